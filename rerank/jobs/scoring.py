@@ -114,8 +114,5 @@ def _run_dataset(config: Config, collection: Collection) -> TextDataset:
             f"{texts}: has no text of {len(missing)} of {those}, such as {', '.join(missing[:3])}: they are not "
             "re-ranked, and not in the output"
         )
-    unused = len(collection.queries) - len(known)
-    if unused and file and config.first_stage.run:  # BM25 has logged which queries find nothing
-        log.info(f"{file}: {unused} of its {len(collection.queries)} queries are not in {run}, so they are not used")
     candidates = select_candidates(found, {}, depth, known, keep_scores)
     return TextDataset(config, folder, with_texts(config, collection, folder), run, candidates, config.encoder.name)

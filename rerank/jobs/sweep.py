@@ -25,9 +25,9 @@ from rerank.tasks.folds import drawing_flags
 from rerank.training.device import visible_gpus
 from rerank.training.processes import expect_one_process
 from rerank.utils.cluster import LOCAL, expect_engine, work_on_ray
-from rerank.utils.parallel import count_cores
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
+from rerank.utils.parallel import count_cores
 from rerank.utils.progress import log, progress
 from rerank.utils.workers import failures, work
 

@@ -21,7 +21,6 @@ from rerank.runs.manifest import judgments_hash, outcome, write_manifest
 from rerank.runs.settings import save_settings
 from rerank.tasks.checks import check_training
 from rerank.tasks.dataset import Dataset, FoldTask, open_dataset
-from rerank.tasks.folds import drawing_flags
 from rerank.tasks.text import TextDataset
 from rerank.training.device import device_facts, kept_torch_settings, open_training_accelerator, peak_memory
 from rerank.training.gradients import Loss
@@ -78,21 +77,17 @@ def train_folds(config: Config, fold: str = "all") -> ExperimentFolder:
     """
     experiment = open_experiment(config, fold)
     for part in experiment.folds:
-        _train_unless_finished(experiment, part)
+        folder = experiment.folder.fold(part.name)
+        with exclusive(experiment.accelerator, folder.path, LOCK):
+            if folder.finished:
+                log.info(f"{folder.tag}, fold {part.name}: finished already")
+            else:
+                train_fold(experiment, part)
     folders = [experiment.folder.fold(name) for name in experiment.dataset.fold_names]
     if fold != FINAL and experiment.accelerator.is_main_process and all(folder.finished for folder in folders):
         write_run(experiment.folder.all_run, joined_test_runs(folders, config), experiment.folder.name)
     experiment.accelerator.wait_for_everyone()
     return experiment.folder
-
-
-def _train_unless_finished(experiment: Experiment, fold: Fold) -> None:
-    folder = experiment.folder.fold(fold.name)
-    with exclusive(experiment.accelerator, folder.path, LOCK):
-        if folder.finished:
-            log.info(f"{folder.tag}, fold {fold.name}: finished already")
-        else:
-            train_fold(experiment, fold)
 
 
 def train_fold(experiment: Experiment, fold: Fold) -> None:
@@ -103,7 +98,10 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     log.info(f"training {folder.tag}, fold {fold.name}, with {experiment.dataset.model} on {accelerator.device}")
     task, training = experiment.dataset.task(fold, accelerator), config.training
     if fold.name == FINAL:
-        log.info(_describe_final(fold, experiment))
+        log.info(
+            f"final: {len(fold.train) + len(fold.valid)} judged queries of the collection, those that test folds too, "
+            f"train but {len(fold.valid)}, which validate; drawn by seed {training.seed}; none is left to test"
+        )
     validate = partial(validation_value, task, measure=training.measure, loss=experiment.loss)
     name = folder.path.relative_to(collection).as_posix()
     with tracked(accelerator, config, collection.name, name, folder.tracking):
@@ -148,14 +146,3 @@ def _write_results(experiment: Experiment, fold: Fold, task: FoldTask, run: Run 
         files = [*files_below(folder.checkpoint), folder.log]
         write_manifest(folder.manifest, {**facts, "files": record_of(folder.path, files)})
     shutil.rmtree(folder.state)  # only an unfinished fold needs it, and it is three times the model
-
-
-def _describe_final(fold: Fold, experiment: Experiment) -> str:
-    lists, queries = experiment.config.training.lists, len(fold.train) + len(fold.valid)
-    if lists:
-        return f"final: lists of {lists} train, {len(fold.valid)} queries validate; no query is left to test"
-    which = f"{queries} of the" if drawing_flags(experiment.config) else f"all {queries}"
-    return (
-        f"final: {which} judged queries of the collection, those that test folds too, train but {len(fold.valid)}, "
-        f"which validate; drawn by seed {experiment.config.training.seed}; none is left to test"
-    )

@@ -13,13 +13,11 @@ from rerank.utils.errors import UserError, nearest
 
 
 def check_training(config: Config) -> None:
-    """Raises UserError for settings of a training that no collection can make valid."""
+    """Raises UserError for settings of a training that no collection can make valid.
+
+    Among them are a loss whose labels the settings do not give, and training lists that cannot be used.
+    """
     check_settings(config)
-    check_labels(config)
-
-
-def check_labels(config: Config) -> None:
-    """Raises UserError for a loss whose labels the settings do not give, and for training lists that cannot be used."""
     name, lists, weight = config.loss.name, config.training.lists, config.encoder.first_stage_weight
     if lists and is_feature_source(source := config.collection.source):
         raise UserError(

@@ -152,10 +152,9 @@ def test_values_are_computed_again(here, capsys):
     assert "valid.run, nDCG@20: expected 0." in said
 
 
-def test_a_pretraining_is_checked_and_a_damaged_one_is_not_used(here, capsys):
-    words = command("--fold", "1", "--epochs", "1", "--name", "warm", "--pretraining.steps", "4")
-    words += ["--pretraining.held-out", "4"]
-    main(words)
+def test_a_pretraining_is_checked(here, capsys):
+    words = ["--name", "warm", "--pretraining.steps", "4", "--pretraining.held-out", "4"]
+    main(command("--fold", "1", "--epochs", "1", *words))
     (folder,) = TOWNS.glob("pretrained-*/")
     code, said, below = verified(capsys)
     assert (code, said[folder.name], below) == (0, "holds", "Everything that is recorded holds.\n")
@@ -166,10 +165,6 @@ def test_a_pretraining_is_checked_and_a_damaged_one_is_not_used(here, capsys):
     code, said, _ = verified(capsys)
     assert code == 1
     assert said[folder.name].startswith("checkpoint/model.safetensors: expected ")
-    shutil.rmtree(TOWNS / "warm")
-    line = failed(capsys, *words)
-    assert f"{folder.name}: the pre-training is damaged: checkpoint/model.safetensors" in line
-    assert line.endswith("; remove the folder to pre-train again")
 
 
 def test_a_first_stage_from_elsewhere_may_be_gone_but_not_changed(here, capsys):

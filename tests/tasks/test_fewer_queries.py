@@ -72,10 +72,3 @@ def test_the_folds_of_a_cross_validation_and_the_final_model_draw_their_own(here
             2,
             tested,
         ]
-
-
-def test_what_no_number_of_queries_is(here, capsys):
-    assert "--collection.train-queries: got 0, expected 1 or more" in failed(
-        capsys, *command("--collection.train-queries", "0")
-    )
-    assert "expected a whole number or all, got some" in failed(capsys, *command("--training.validate-queries", "some"))

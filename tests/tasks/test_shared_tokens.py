@@ -62,19 +62,6 @@ def test_a_model_that_goes_on_training_without_them_forgets_them(here):
     assert "title_tokens" not in saved
 
 
-def test_a_pre_training_reads_the_same_passages(here):
-    words = ["pretrain", "--collection", "towns", *FLAGS, "--pretraining.steps", "2", "--pretraining.held-out", "2"]
-    words += ["--pretraining.validate-every", "2", "--pretraining.lists-per-step", "2"]
-    for name, flags in (("plain", []), ("shared", SHARED)):
-        main([*words, *flags, "--out", name])
-    saved = [json.loads((Path(name) / "config.json").read_text())["rerank"] for name in ("plain", "shared")]
-    assert "title_tokens" not in saved[0]
-    assert saved[1]["title_tokens"] == 2
-    assert len(list(Path("runs/towns").glob("pretrained-*"))) == 2
-    weights = [(Path(name) / "model.safetensors").read_bytes() for name in ("plain", "shared")]
-    assert weights[0] != weights[1]
-
-
 def test_the_best_passage_is_found_in_its_text(here):
     """With the pooling max, and tokens shared with the passage before: a passage has by itself the document's score."""
     folder = shutil.copytree(FOLD / "checkpoint", Path("overlapping"))

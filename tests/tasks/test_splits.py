@@ -8,9 +8,7 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.data.trec import read_qrels, read_run
-from rerank.jobs import sweep
 from tests.support.small_collection import command, exit_code, failed, write_qrels
-from tests.support.small_grid import work_here
 
 EXPERIMENT = Path("runs/towns/smoothi")
 PARTS = {"train": range(8), "dev": range(8, 10), "test": range(10, 14)}
@@ -78,14 +76,6 @@ def test_the_final_model_has_all_three_parts(split):
     main(command("--fold", "final", "--epochs", "1"))
     fold = json.loads((EXPERIMENT / "final" / "manifest.json").read_text())["fold"]
     assert sorted(fold["train"] + fold["valid"]) == sorted(f"q{number}" for number in range(14))
-
-
-def test_a_sweep_trains_the_split(split, capsys, monkeypatch):
-    monkeypatch.setattr(sweep, "work", work_here)
-    Path("grid.toml").write_text('config = "towns.toml"\n[[grid]]\n"loss.name" = ["hinge"]\n"training.lr" = [1e-3]\n')
-    assert "fold 1: no such fold; expected split" in failed(capsys, "sweep", "grid.toml", "--fold", "1")
-    assert exit_code("sweep", "grid.toml", "--epochs", "1") == 0
-    assert "the best of 1 finished cells, fold split" in capsys.readouterr().out
 
 
 def test_experiments_of_another_seed_share_the_drawn_validation_queries(split, capsys):

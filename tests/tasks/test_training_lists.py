@@ -11,7 +11,6 @@ from rerank.data.lists import read_training_lists
 from rerank.data.types import Fold
 from rerank.jobs.train import open_experiment
 from rerank.tasks.fold_lists import lists_of_fold
-from rerank.utils.errors import UserError
 from tests.support.small_collection import command, exit_code, failed
 from tests.support.small_features import SETTINGS, write_folds_of_features
 
@@ -166,15 +165,3 @@ def test_feature_vectors_take_no_lists(here, capsys):
     write(mined(0))
     line = failed(capsys, "train", "--config", "letor.toml", "--fold", "1", "--training.lists", str(LISTS))
     assert "--training.lists lists.jsonl: letor holds feature vectors, which are trained on their own lists" in line
-
-
-def test_a_sweep_says_which_cell_has_no_lists_before_it_trains(here, capsys):
-    Path("grid.toml").write_text('config = "towns.toml"\nfold = "1"\n[[grid]]\nloss.name = ["hinge", "margin_mse"]\n')
-    line = failed(capsys, "sweep", "grid.toml")
-    assert "cell margin_mse: --loss margin_mse: learns from a teacher's scores" in line
-    assert not list(Path("runs").rglob("state"))
-
-
-def test_a_missing_file_is_refused_in_python_too(here):
-    with pytest.raises(UserError, match=r"--training.lists lists.jsonl: no such file"):
-        open_experiment(settings(), "1")

@@ -196,6 +196,8 @@ class PretrainingTask:
 
 
 def _train(config: Config, task: PretrainingTask, folder: PretrainingFolder, accelerator: Accelerator) -> None:
+    """Trains, writes the model card and the manifest, and removes temporary files."""
+
     def validate(run: Run) -> float:
         """MRR of the held-out lists."""
         task.mrr = validation_value(task, run, "RR", softmax)
@@ -220,20 +222,14 @@ def _train(config: Config, task: PretrainingTask, folder: PretrainingFolder, acc
         history = train(task, softmax, folder, settings, accelerator, validate)
     accelerator.free_memory()
     if accelerator.is_main_process:
-        _finish(config, task, history)
+        remedy = f"remove {folder.path} to pre-train again"
+        saved: CheckpointConfig = read_json(folder.checkpoint / "config.json", CheckpointConfig, remedy)
+        facts = saved["rerank"]["pretraining"]
+        write_training_card(folder.checkpoint, config, task.collection.name, None, {"pretraining": facts})
+        files = record_of(folder.path, [*files_below(folder.checkpoint), folder.lists, folder.held_out, folder.log])
+        computed = precision_facts(accelerator, task.model)
+        manifest = {"config": sections(config), "pretraining": facts, "history": history, **computed, "files": files}
+        write_manifest(folder.manifest, manifest)
+        for temporary in (folder.state, folder.tokens):  # only an unfinished pre-training needs them
+            shutil.rmtree(temporary)
     accelerator.wait_for_everyone()
-
-
-def _finish(config: Config, task: PretrainingTask, history: list[dict[str, Any]]) -> None:
-    """Writes the model card and the manifest, and removes temporary files."""
-    folder = task.folder
-    remedy = f"remove {folder.path} to pre-train again"
-    saved: CheckpointConfig = read_json(folder.checkpoint / "config.json", CheckpointConfig, remedy)
-    facts = saved["rerank"]["pretraining"]
-    write_training_card(folder.checkpoint, config, task.collection.name, None, {"pretraining": facts})
-    files = record_of(folder.path, [*files_below(folder.checkpoint), folder.lists, folder.held_out, folder.log])
-    computed = precision_facts(task.accelerator, task.model)
-    manifest = {"config": sections(config), "pretraining": facts, "history": history, **computed, "files": files}
-    write_manifest(folder.manifest, manifest)
-    for temporary in (folder.state, folder.tokens):  # only an unfinished pre-training needs them
-        shutil.rmtree(temporary)
