@@ -9,8 +9,7 @@ import torch
 
 from rerank.config import EncoderSettings
 from rerank.data.candidates import select_candidates, standardised
-from rerank.data.collections import Collection
-from rerank.data.sources import Documents
+from rerank.data.collections import Collection, Documents
 from rerank.data.types import Run
 from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.gpu import Precision, usable_device

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rerank.data.collections import Collection
-from rerank.data.sources import Source, open_source
+from rerank.data.collections import Collection, Source, open_source
 from rerank.retrieval.vector_index import index_folder
 from rerank.stages.base import Stage
 from rerank.stages.bm25 import BM25

@@ -9,8 +9,8 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.config import Config, EncoderSettings
-from rerank.data import sources
-from rerank.data.sources import open_source
+from rerank.data import collections
+from rerank.data.collections import open_source
 from rerank.evaluation.compare import compare
 from rerank.evaluation.significance import TESTS
 from rerank.losses import LABELS, LOSSES
@@ -26,7 +26,7 @@ MODULE = '''
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rerank.data.sources import register
+from rerank.data.collections import register
 from rerank.evaluation.significance import significance_test
 from rerank.losses import loss
 from rerank.losses.pairwise import hinge
@@ -68,8 +68,8 @@ def here(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv(plugins.VARIABLE, "")
     monkeypatch.setattr(plugins, "_begun", set())
-    sources._import_formats()
-    monkeypatch.setattr(sources, "_readers", [*sources._readers])
+    collections._import_formats()
+    monkeypatch.setattr(collections, "_readers", [*collections._readers])
     yield tmp_path
     sys.modules.pop("mine", None)
     for registry in (LOSSES, LABELS, POOLINGS, TESTS, TRACKERS, STAGES):

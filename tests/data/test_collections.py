@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from rerank.data import sources
+from rerank.data import collections
 from rerank.data.collections import open_collection, queries_to_search
 from rerank.data.formats import _line_offsets
 from rerank.data.formats.beir import BeirFolder
@@ -235,9 +235,9 @@ def test_a_path_is_never_taken_for_an_id(folder, monkeypatch, source):
 
 
 def test_a_registered_reader_opens_files_with_other_keys(folder, monkeypatch):
-    monkeypatch.setattr(sources, "_readers", [])
+    monkeypatch.setattr(collections, "_readers", [])
 
-    @sources.register
+    @collections.register
     class Papers(BeirFolder):
         def __init__(self, source):
             super().__init__(source, id_key="pmid", title_key="headline", text_key="abstract")
@@ -246,7 +246,7 @@ def test_a_registered_reader_opens_files_with_other_keys(folder, monkeypatch):
         def matches(cls, source):
             return source.endswith("papers")
 
-    sources.register(BeirFolder, fallback=True)
+    collections.register(BeirFolder, fallback=True)
     papers = folder.rename(folder.parent / "papers")
     write_lines(papers / "corpus.jsonl", [{"pmid": "d1", "headline": "Wings", "abstract": "drag"}])
     write_lines(papers / "queries.jsonl", [{"pmid": "q1", "abstract": "orbit"}, {"pmid": "q2", "abstract": "drag"}])

@@ -1,4 +1,4 @@
 """The formats of collections, one module each. `open_source` imports every module of this folder.
 
-A module that registers its reader with `rerank.data.sources.register` needs no other change.
+A module that registers its reader with `rerank.data.collections.register` needs no other change.
 """

@@ -10,9 +10,9 @@ from pathlib import Path
 from sys import intern
 from typing import Any
 
+from rerank.data.collections import register
 from rerank.data.folds import Judged, merge_splits
 from rerank.data.formats._line_offsets import Find, line_offsets
-from rerank.data.sources import register
 from rerank.data.text_lines import check_id, parse_object, read_objects, size_of, text_under
 from rerank.data.trec import read_qrels
 from rerank.data.types import Document, Judgments

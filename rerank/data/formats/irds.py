@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rerank.data.collections import register
 from rerank.data.folds import Judged, merge_splits, official_folds
 from rerank.data.formats._ir_datasets import error_in_one_line, library, missing_documents, published_split
-from rerank.data.sources import register
 from rerank.data.types import Document, Qrels
 from rerank.utils.errors import UserError, nearest
 

@@ -2,22 +2,31 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import BinaryIO, NamedTuple, TypedDict
 
 import numpy as np
 
-from rerank.data.letor.writer import write_documents
+from rerank.data.letor.parser import LINE, LineError, Lines, parse
+from rerank.data.ragged import write_array
+from rerank.data.text_lines import read_blocks, size_of
 from rerank.data.types import Qrels
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, file_hash, short_hash
 from rerank.utils.integrity import changes_since_record, write_record
 from rerank.utils.json_files import read_json
 from rerank.utils.locks import make_once
+from rerank.utils.parallel import ordered_map
+from rerank.utils.progress import progress
 
 FORMAT = 4
 """Changes when the files of a store change."""
+BLOCK = 4 * 2**20
+"""Bytes of text that are parsed at a time."""
+LONGEST_LINE = 4 * 2**20
+VALUES_AT_A_TIME = 2**22
 
 
 @dataclass(frozen=True)
@@ -87,7 +96,7 @@ def open_store(files: Mapping[str, Path], cache: Path) -> Store:
 def _write(folder: Path, files: Mapping[str, Path]) -> None:
     with atomic_write(folder) as tmp:
         tmp.mkdir()
-        query_ids = write_documents(tmp, files)
+        query_ids = _write_documents(tmp, files)
         facts = Facts(query_ids=query_ids, checksums={file.name: file_hash(file) for file in files.values()})
         (tmp / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
         write_record(tmp)
@@ -116,3 +125,108 @@ def _load(folder: Path) -> Store:
     all_ids = tuple(query_id for some in query_ids.values() for query_id in some)
     documents = FeatureSet(features, labels, offsets[:-1], offsets[1:], all_ids, *doc_ids)
     return Store(documents, query_ids, facts["checksums"])
+
+
+def _write_documents(folder: Path, files: Mapping[str, Path]) -> dict[str, list[str]]:
+    """Parses the files of each part into `folder`, and returns the query ids of each part.
+
+    The features are numbered from 0 if a document has feature 0, else from 1. features.npy: (documents, features)
+    float32; labels.npy: (documents,) int32; offsets.npy: int64, the first row of each query, and the number of rows;
+    doc_ids.npy: (documents,) bytes, if a document has an id. Raises UserError with file and line for malformed text,
+    and for a file without a document or a feature.
+    """
+    columns, values = folder / "columns.bin", folder / "values.bin"
+    with columns.open("wb") as columns_file, values.open("wb") as values_file:
+        documents = _Documents(columns_file, values_file)
+        query_ids = {part: documents.read(path) for part, path in files.items()}
+    _write_features(folder / "features.npy", columns, values, documents)
+    for file in (columns, values):
+        file.unlink()
+    write_array(folder / "labels.npy", np.concatenate(documents.labels))
+    write_array(folder / "offsets.npy", np.array([*documents.starts, documents.rows], np.int64))
+    doc_ids = np.concatenate(documents.doc_ids)
+    if (doc_ids != b"").any():
+        write_array(folder / "doc_ids.npy", doc_ids)
+    return query_ids
+
+
+class _Documents:
+    """The documents of the files read so far.
+
+    The features that their lines have are in two files, the index and the value of each: how many features a row needs
+    is known at the end. `first_lines` has the file and the line of the first document of each query.
+    """
+
+    def __init__(self, columns: BinaryIO, values: BinaryIO) -> None:
+        self.columns, self.values = columns, values
+        self.sizes: list[np.ndarray] = []
+        self.labels: list[np.ndarray] = []
+        self.doc_ids: list[np.ndarray] = []
+        self.starts: list[int] = []
+        self.first_lines: dict[str, tuple[Path, int]] = {}
+        self.rows = self.last_feature = 0
+        self.first_feature = 1
+        self.query: str | None = None
+
+    @property
+    def width(self) -> int:
+        """The number of features of a document."""
+        return self.last_feature - self.first_feature + 1
+
+    def read(self, path: Path) -> list[str]:
+        """Adds the documents of a file; returns the ids of its queries."""
+        queries, rows, number = len(self.starts), self.rows, 0
+        self.query = None
+        what, count = f"reading {path.parent.name}/{path.name}", -(-size_of(path) // BLOCK)
+        blocks = read_blocks(path, f"lines of `{LINE}`", LONGEST_LINE, BLOCK)
+        with closing(ordered_map(parse, blocks)) as parsed:
+            for lines in progress(parsed, count, what):
+                if isinstance(lines, LineError):
+                    raise UserError(f"{path}:{number + lines.line + 1}: expected {lines.expected}, got {lines.got}")
+                self._add(lines, path, number)
+                number += lines.length
+        if self.rows == rows or not self.width:
+            wanted = f"a document, as in `{LINE}`" if self.rows == rows else "a document with a feature"
+            raise UserError(f"{path}:{number + 1}: expected {wanted}, got the end of the file")
+        return list(self.first_lines)[queries:]
+
+    def _add(self, lines: Lines, path: Path, number: int) -> None:
+        for row, query_id in lines.queries:
+            if query_id != self.query:
+                self._begin(query_id, self.rows + row, path, number + int(lines.numbers[row]) + 1)
+        if len(lines.features):
+            self.first_feature = min(self.first_feature, int(lines.features.min()))
+            self.last_feature = max(self.last_feature, int(lines.features.max()))
+        self.columns.write(lines.features.data)
+        self.values.write(lines.values.data)
+        self.sizes.append(lines.sizes)
+        self.labels.append(lines.labels)
+        self.doc_ids.append(np.array(lines.doc_ids, "S"))
+        self.rows += len(lines.labels)
+
+    def _begin(self, query_id: str, row: int, path: Path, line: int) -> None:
+        if query_id in self.first_lines:
+            before, first = self.first_lines[query_id]
+            if before != path:
+                raise UserError(f"{before} and {path}: expected no query in both, got query {query_id}")
+            raise UserError(
+                f"{path}:{line}: expected all lines of query {query_id} together, from line {first:,} on; got one "
+                f"after query {self.query}"
+            )
+        self.first_lines[query_id], self.query = (path, line), query_id
+        self.starts.append(row)
+
+
+def _write_features(out: Path, columns: Path, values: Path, documents: _Documents) -> None:
+    """Writes the features of all documents, 0 where a line has none, a part at a time."""
+    sizes = np.concatenate(documents.sizes)
+    header = {"descr": "<f4", "fortran_order": False, "shape": (len(sizes), documents.width)}
+    with columns.open("rb") as columns_file, values.open("rb") as values_file, out.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for begin in range(0, len(sizes), step := max(1, VALUES_AT_A_TIME // documents.width)):
+            some = sizes[begin : begin + step]
+            count = int(some.sum())
+            places = np.fromfile(columns_file, np.int16, count) - documents.first_feature
+            dense = np.zeros((len(some), documents.width), np.float32)
+            dense[np.repeat(np.arange(len(some)), some), places] = np.fromfile(values_file, np.float32, count)
+            file.write(dense.data)

@@ -127,7 +127,7 @@ FIRST = LINE.format(1, "a")
 )
 @pytest.mark.parametrize("block", [2**22, 16])
 def test_mistakes_are_named_with_file_and_line(tmp_path, monkeypatch, block, lines, expected):
-    monkeypatch.setattr("rerank.data.letor.writer.BLOCK", block)
+    monkeypatch.setattr("rerank.data.letor.store.BLOCK", block)
     monkeypatch.setattr("rerank.utils.parallel.FEW", 99)
     write_folds(tmp_path / "set")
     put(tmp_path / "set" / "Fold1" / "train.txt", lines)

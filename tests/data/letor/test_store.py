@@ -30,7 +30,7 @@ def opened(path, cache):
 def test_a_file_is_read_once_and_again_when_it_was_touched(source, cache, monkeypatch):
     first = opened(source, cache)
     with monkeypatch.context() as patch:
-        patch.setattr(store, "write_documents", None)
+        patch.setattr(store, "_write_documents", None)
         again = opened(source, cache)
     np.testing.assert_array_equal(first.features, again.features)
     assert again.doc_ids(1) == ("2.0", "2.1")
@@ -40,7 +40,7 @@ def test_a_file_is_read_once_and_again_when_it_was_touched(source, cache, monkey
 
 
 def test_rows_become_wider_on_the_way(tmp_path, cache, monkeypatch):
-    monkeypatch.setattr("rerank.data.letor.writer.BLOCK", 32)
+    monkeypatch.setattr("rerank.data.letor.store.BLOCK", 32)
     monkeypatch.setattr("rerank.utils.parallel.FEW", 99)
     rows = [{}, {2: 5}, {1: 1, 2: 2}, {1: 3}, {7: 1}, {1: 1, 2: 1}, {0: 6, 9: 4}]
     lines = [f"0 qid:{i // 4} {' '.join(f'{j}:{value}' for j, value in row.items())}\n" for i, row in enumerate(rows)]
@@ -58,7 +58,7 @@ def test_blocks_do_not_show(tmp_path, cache, monkeypatch):
     content = f"\ufeff{named}\r\n# c\n{unnamed.rstrip()}"
     features = opened(put(tmp_path / "whole.txt", content), cache)
     (whole,) = cache.glob("*/")
-    monkeypatch.setattr("rerank.data.letor.writer.BLOCK", 40)
+    monkeypatch.setattr("rerank.data.letor.store.BLOCK", 40)
     for name, few in [("here.txt", 999), ("others.txt.gz", 3)]:
         monkeypatch.setattr("rerank.utils.parallel.FEW", few)
         opened(put(tmp_path / name, content), cache)
@@ -71,7 +71,7 @@ def test_blocks_do_not_show(tmp_path, cache, monkeypatch):
 
 
 def test_a_line_without_end(tmp_path, cache, monkeypatch):
-    monkeypatch.setattr("rerank.data.letor.writer.LONGEST_LINE", 50)
+    monkeypatch.setattr("rerank.data.letor.store.LONGEST_LINE", 50)
     with pytest.raises(UserError, match=r"a.txt:2: expected .*, got a line of more than 50 bytes"):
         opened(put(tmp_path / "a.txt", "1 qid:1 1:1\n" + "x" * 60), cache)
 
