@@ -199,7 +199,7 @@ def test_a_portable_folder_needs_neither_the_collection_nor_the_encoder(here, mo
     """With an index of the vectors, where there are enough documents for one."""
     monkeypatch.setattr("rerank.stages.world.INDEXED_FROM", indexed_from)
     rerank.fit("towns", pipeline(), portable=True)
-    assert len(list(FOLDER.glob("embeddings/*/*-index/lists.faiss"))) == (indexed_from == 10 and can_index())
+    assert len(list(FOLDER.glob("embeddings/*/*-lists/lists.faiss"))) == (indexed_from == 10 and can_index())
     expected = rerank.Pipeline.load(FOLDER).search("good", 5)
     assert not list(FOLDER.rglob("*.lock"))
     shutil.move(FOLDER, "elsewhere")
