@@ -1,8 +1,6 @@
-"""Arguments of several commands, and the line that says where a command has written."""
+"""Arguments of several commands."""
 
-import os
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -52,8 +50,3 @@ Budget = Annotated[
 def milliseconds(budget: str) -> float | None:
     """The number of milliseconds; None without a budget."""
     return float(budget.removesuffix("ms")) if budget else None
-
-
-def print_output(path: Path) -> None:
-    """Prints where a command has written."""
-    print(os.fsencode(path).decode(errors="backslashreplace"))  # a name need not be UTF-8

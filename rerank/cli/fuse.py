@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from rerank.cli.arguments import print_output
 from rerank.utils.parameters import FilePath, OptionalPath
+from rerank.utils.progress import print_result
 
 Weights = Annotated[tuple[float, ...], Parameter(consume_multiple=(1, None), negative=(), show_default=False)]
 
@@ -37,4 +37,4 @@ def fuse(
     """
     from rerank.runs.fuse_files import fuse_files
 
-    print_output(fuse_files(runs, out, method, weights=weights, qrels=qrels, measure=measure))
+    print_result(fuse_files(runs, out, method, weights=weights, qrels=qrels, measure=measure))

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.arguments import print_output
 from rerank.utils.parameters import FilePath, PathText
+from rerank.utils.progress import print_result
 
 
 def plot(
@@ -38,4 +38,4 @@ def plot(
     from rerank.reports.charts.plot import plot
 
     texts = (lambda: open_collection(collection).queries) if collection else dict
-    print_output(plot(chart, paths, out, measure, qrels, texts))
+    print_result(plot(chart, paths, out, measure, qrels, texts))

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.arguments import print_output
 from rerank.utils.parameters import FilePath, OptionalPath, PathText
+from rerank.utils.progress import print_result
 
 
 def report(
@@ -37,8 +37,8 @@ def report(
     if is_pipeline(paths[0]):
         from rerank.pipelines.report import write_pipeline_report
 
-        print_output(write_pipeline_report(paths[0], out))
+        print_result(write_pipeline_report(paths[0], out))
         return
     from rerank.reports.html.page import write_report
 
-    print_output(write_report(paths, out, measure, qrels, collection))
+    print_result(write_report(paths, out, measure, qrels, collection))

@@ -4,12 +4,13 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from rerank.cli.arguments import OF_CHECKPOINT, OF_RANKING, Model, print_output
+from rerank.cli.arguments import OF_CHECKPOINT, OF_RANKING, Model
 from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.utils.cluster import LOCAL, Engine
 from rerank.utils.errors import UserError
 from rerank.utils.parameters import FilePath, OptionalPath, Whole, at_least
+from rerank.utils.progress import print_result
 
 
 @with_settings(
@@ -50,13 +51,13 @@ def score(
         _expect_queries_alone(run, parts, on)
         from rerank.pipelines.score import score_queries
 
-        print_output(score_queries(config, Path(model), out))
+        print_result(score_queries(config, Path(model), out))
         return
     from rerank.jobs.rescore import rescore
 
     if not rescore(config, model, run, out, parts, on):
         sys.exit(1)
-    print_output(out)
+    print_result(out)
 
 
 def _expect_queries_alone(run: Path | None, parts: int | None, on: str) -> None:

@@ -38,7 +38,6 @@ def serve(
     max_doc_tokens: Annotated[Count | None, at_least(1)] = None,
     max_body_mib: AtLeastOne = 16,
     max_documents: AtLeastOne = 1000,
-    max_tokens: AtLeastOne = 1_000_000,
     max_queue: AtLeastOne = 10_000,
     config: Config,
 ) -> None:
@@ -62,8 +61,6 @@ def serve(
         MiB of a request.
     max_documents
         Documents of a request.
-    max_tokens
-        Tokens of all passages of a request.
     max_queue
         Documents of all requests that wait; more are answered with 429.
     """
@@ -75,7 +72,7 @@ def serve(
     from rerank.serving.server import address_of, open_socket, read_keys, serve_until_interrupted
     from rerank.serving.service import Service
 
-    limits = Limits(max_body_mib * 2**20, max_documents, max_tokens, max_queue)
+    limits = Limits(max_body_mib * 2**20, max_documents, max_queue)
     keys = read_keys(api_key_file) if api_key_file else ()
     name, metrics = default_name(model), Metrics()
     quick = speed == "auto" and config.training.precision == "auto"

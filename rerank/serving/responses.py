@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from rerank.serving.bodies import Bodies, Body, Limits, parse
+from rerank.serving.bodies import Body, Limits, parse, read_body
 from rerank.serving.metrics import Metrics
 from rerank.serving.refusals import Reason, RefusalError, log_error
 
@@ -23,7 +23,7 @@ class Endpoint(ABC):
     """Answers the requests of some paths."""
 
     def __init__(self, limits: Limits, metrics: Metrics) -> None:
-        self.limits, self.metrics, self._bodies = limits, metrics, Bodies(limits)
+        self.limits, self.metrics = limits, metrics
 
     @abstractmethod
     def check_room(self) -> None:
@@ -37,10 +37,10 @@ class Endpoint(ABC):
         """The response to a request: an answer or a refusal."""
         started, path = time.perf_counter(), request.url.path
         try:
-            async with self._bodies.body(request) as sent:
-                self.check_room()
-                body = await asyncio.to_thread(parse, sent)
-                response: Response = JSONResponse(await _unless_gone(request, self.answer(path, body)))
+            sent = await read_body(request, self.limits)
+            self.check_room()
+            body = await asyncio.to_thread(parse, sent)
+            response: Response = JSONResponse(await _unless_gone(request, self.answer(path, body)))
         except RefusalError as refusal:
             response = refusal.response()
         except ClientDisconnect:

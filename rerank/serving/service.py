@@ -59,16 +59,13 @@ class Service(Endpoint):
     async def answer(self, path: str, body: Body) -> Any:
         """The JSON of the answer to a request; raises RefusalError."""
         request = request_of(path, body)
-        question, limits = request.question(), self.limits
-        if len(question.pairs) > limits.max_documents:
-            line = f"{len(question.pairs)} documents, {limits.max_documents} is the limit (--max-documents)"
+        question, most = request.question(), self.limits.max_documents
+        if len(question.pairs) > most:
+            line = f"{len(question.pairs)} documents, {most} is the limit (--max-documents)"
             raise RefusalError(Reason.TOO_LARGE, line)
         with self.engine.room(len(question.pairs)):
             loop = asyncio.get_running_loop()
             job = Job(await loop.run_in_executor(self._tokeniser, self._tokenise, question))
-            if job.tokens > limits.max_tokens:
-                line = f"{job.tokens} tokens in all passages, {limits.max_tokens} is the limit (--max-tokens)"
-                raise RefusalError(Reason.TOO_LARGE, line)
             found = await asyncio.wrap_future(self.engine.submit(job))
         return request.answer(Scored(question, found.scores, job.tokens, self.name))
 

@@ -99,14 +99,3 @@ def test_a_run_without_a_name_is_refused_before_scoring(here, capsys, monkeypatc
     monkeypatch.setattr("rerank.jobs.rescore.open_accelerator", None)
     assert f"--out {out}: expected a name before .run" in failed(capsys, *COMMANDS["score"], "--out", out)
     assert not Path("folder").exists()
-
-
-def test_a_name_need_not_be_utf8(here, capsys):
-    try:
-        Path("\udcff").touch()
-    except OSError:
-        pytest.skip("this file system takes UTF-8 alone")
-    main([*COMMANDS["plot"], "--out", "\udcff.pdf"])
-    assert capsys.readouterr().out == "\\xff.pdf\n"
-    main([*COMMANDS["score"], "--out", "\udcff.run"])
-    assert Path("\udcff.run").read_text().splitlines()[0].split()[-1] == "?"

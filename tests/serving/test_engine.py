@@ -161,7 +161,6 @@ def test_clients_that_are_killed_half_way_are_dropped(reranker):
         wait_until(lambda: server.metric("rerank_clients_gone_total") >= 12)
         gate.open()
         assert stays.result().status == 200
-        assert server.service._bodies.bytes == 0
         assert server.ask("/rerank", {"query": "fjord", "texts": ["delta"]}).status == 200
         assert gate.passes == [1, 1]
 
