@@ -107,7 +107,7 @@ def _call(call: Callable[[], object]) -> None:
     try:
         call()
         if "accelerate" in sys.modules:  # several processes end their group together
-            from rerank.training.processes import end_processes
+            from rerank.training.device import end_processes
 
             end_processes()
         sys.stdout.flush()

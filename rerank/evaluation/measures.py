@@ -125,7 +125,7 @@ def _parse(text: str) -> list[Any]:
 def _computed(measure: Any) -> Measure:
     """How to compute a measure of ir_measures; raises ValueError if it cannot be computed."""
     _check_bounds(measure.params)
-    computed = type(measure)(**{key: value for key, value in measure.params.items() if key not in ("dcg", "gains")})
+    computed = type(measure)(**{key: value for key, value in measure.params.items() if key != "dcg"})
     gains, highest = _gains(measure)
     parameters = {key: value for key, value in measure.params.items() if key != measure.AT_PARAM}
     return Measure(str(measure), computed, _provider(computed), repr(parameters), gains, highest)
@@ -154,15 +154,12 @@ def _check_bounds(parameters: dict[str, Any]) -> None:
 
 def _gains(measure: Any) -> tuple[dict[int, int], float]:
     """Grade -> gain of the grades whose gain differs, and the highest grade that is accepted."""
-    gains = {grade: max(gain, 0) for grade, gain in measure.params.get("gains", {}).items()}
+    if measure.params.get("gains"):
+        raise ValueError("expected no gains=, but for dcg='exp-log2'")
     if measure.params.get("dcg") == "exp-log2":
-        if gains:
-            raise ValueError("expected dcg='exp-log2' or gains, got both")
         highest = HIGHEST_GAIN.bit_length()
         return {grade: 2**grade - 1 for grade in range(highest + 1)}, highest
-    if max(gains.values(), default=0) > HIGHEST_GAIN:
-        raise ValueError(f"expected gains up to {HIGHEST_GAIN}")
-    return gains, {"nDCG": HIGHEST_GAIN, "ERR": HIGHEST_GRADE_OF_ERR}.get(measure.NAME, math.inf)
+    return {}, {"nDCG": HIGHEST_GAIN, "ERR": HIGHEST_GRADE_OF_ERR}.get(measure.NAME, math.inf)
 
 
 def _provider(measure: Any) -> Any:

@@ -19,8 +19,7 @@ from rerank.tasks.collection import expect_text
 from rerank.tasks.dataset import open_dataset
 from rerank.tasks.first_stage import first_stage_run
 from rerank.tasks.text import TextDataset
-from rerank.training.device import open_training_accelerator, precision_of, uses_tf32
-from rerank.training.processes import exclusive
+from rerank.training.device import exclusive, open_training_accelerator, precision_of, uses_tf32
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, kept_hash, short_hash
 from rerank.utils.json_files import read_json

@@ -21,8 +21,13 @@ from rerank.models.scoring import chunk_by_length, make_run, pairs_of, score_chu
 from rerank.runs.manifest import manifest_of, tag_of, write_manifest
 from rerank.tasks.checks import check_encoder
 from rerank.tasks.collection import expect_text
-from rerank.training.device import device_facts, open_accelerator, open_training_accelerator, precision_facts
-from rerank.training.processes import expect_one_process
+from rerank.training.device import (
+    device_facts,
+    expect_one_process,
+    open_accelerator,
+    open_training_accelerator,
+    precision_facts,
+)
 from rerank.utils.cluster import LOCAL, expect_engine, work_on_ray
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, kept_hash, short_hash

@@ -22,8 +22,7 @@ from rerank.runs.layout import CollectionFolder, ExperimentFolder
 from rerank.runs.settings import read_toml, save_settings
 from rerank.tasks.checks import check_training
 from rerank.tasks.folds import drawing_flags
-from rerank.training.device import visible_gpus
-from rerank.training.processes import expect_one_process
+from rerank.training.device import expect_one_process, visible_gpus
 from rerank.utils.cluster import LOCAL, expect_engine, work_on_ray
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked

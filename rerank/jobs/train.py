@@ -22,11 +22,10 @@ from rerank.runs.settings import save_settings
 from rerank.tasks.checks import check_training
 from rerank.tasks.dataset import Dataset, FoldTask, open_dataset
 from rerank.tasks.text import TextDataset
-from rerank.training.device import device_facts, kept_torch_settings, open_training_accelerator, peak_memory
+from rerank.training.device import device_facts, exclusive, kept_torch_settings, open_training_accelerator, peak_memory
 from rerank.training.gradients import Loss
 from rerank.training.loop import kept_epoch, train
 from rerank.training.objective import open_loss, validation_value
-from rerank.training.processes import exclusive
 from rerank.training.tracking import tracked
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import files_below, record_of

@@ -37,29 +37,29 @@ def rank_indicators(
         stop_gradient: whether p is constant in the backward pass (eq:defI-modif).
     """
     check_recursion(alpha, delta)
+    if k is not None and k < 1:
+        raise ValueError(f"k must be 1 or more, got {k}")
     scores, mask = mask_scores(scores, mask)
     scaled = alpha * scores
     remaining = torch.ones_like(scores)
     rows = []
-    for _ in range(_rank_count(scores, k)):
+    for _ in range(min(k or scores.shape[1], scores.shape[1])):
         row = masked_softmax(scaled * remaining, mask)
         rows.append(row)
         remaining = remaining * (1 - (row.detach() if stop_gradient else row) - delta)
     return _within_list(torch.stack(rows, dim=1) if rows else scores[:, None, :], mask)
 
 
-def neuralsort_indicators(
-    scores: Tensor, mask: Tensor | None = None, temperature: float = 1.0, k: int | None = None
-) -> Tensor:
+def neuralsort_indicators(scores: Tensor, mask: Tensor | None = None, temperature: float = 1.0) -> Tensor:
     """NeuralSort (Grover et al. 2019): row r is softmax_j(((N + 1 - 2r) S_j - sum_k |S_j - S_k|) / temperature).
 
-    `k` as in `rank_indicators`; `temperature` is above 0. N is the number of real documents.
+    `temperature` is above 0. N is the number of real documents.
     """
     check_positive("temperature", temperature)
     scores, mask = mask_scores(scores, mask)
     gaps = (scores[:, :, None] - scores[:, None, :]).abs()
     spread = gaps.masked_fill(~mask[:, None, :], 0).sum(dim=2)
-    ranks = ranks_like(scores, _rank_count(scores, k))
+    ranks = ranks_like(scores, scores.shape[1])
     weights = mask.sum(dim=1)[:, None] + 1 - 2 * ranks
     logits = (weights[:, :, None] * scores[:, None, :] - spread[:, None, :]) / temperature
     return _within_list(masked_softmax(logits, mask[:, None, :]), mask)
@@ -103,12 +103,6 @@ def check_epsilon(epsilon: float) -> None:
     check_positive("epsilon", epsilon)
     if epsilon < LEAST_EPSILON:
         raise ValueError(f"epsilon must be {LEAST_EPSILON:g} or more, got {epsilon}")
-
-
-def _rank_count(scores: Tensor, k: int | None) -> int:
-    if k is not None and k < 1:
-        raise ValueError(f"k must be 1 or more, got {k}")
-    return scores.shape[1] if k is None else min(k, scores.shape[1])
 
 
 def _within_list(rows: Tensor, mask: Tensor) -> Tensor:

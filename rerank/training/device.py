@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 from accelerate.utils import InitProcessGroupKwargs
 
 from rerank.config import TrainingSettings
 from rerank.models.gpu import AUTOCAST, Precision, choose_precision, unusable_gpu
 from rerank.models.memory import ALLOCATOR_SETTINGS, prefer_expandable_segments
 from rerank.utils.errors import UserError
+from rerank.utils.locks import locked
 from rerank.utils.workers import GPUS
 
 LONGEST_WAIT = timedelta(days=1)
@@ -208,3 +209,27 @@ def _be_deterministic() -> None:
     """
     os.environ.setdefault(CUBLAS_SETTINGS, ":4096:8")  # read when CUDA is first used
     torch.use_deterministic_algorithms(True)
+
+
+def expect_one_process(accelerator: Accelerator, what: str, instead: str = "") -> None:
+    """Raises UserError, which begins with `what`, if this run has several processes; `instead` ends the line."""
+    if accelerator.num_processes > 1:
+        raise UserError(f"{what} starts its own processes: run it without accelerate or torchrun{instead}")
+
+
+@contextlib.contextmanager
+def exclusive(accelerator: Accelerator, folder: Path, what: str) -> Iterator[None]:
+    """The lock `what` on `folder` (see `locked`), held by all processes of this run together."""
+    with contextlib.ExitStack() as stack:
+        if accelerator.is_main_process:
+            stack.enter_context(locked(folder, what))
+        accelerator.wait_for_everyone()
+        yield
+
+
+def end_processes() -> None:
+    """Ends the group of processes when all have come here; does nothing where there is one process."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        state = PartialState()
+        state.wait_for_everyone()
+        state.destroy_process_group()

@@ -41,7 +41,6 @@ SPELLINGS = {
     "RBP(p=0.5,rel=1)": ["RBP(p=0.5, rel=1)"],
     "RBP(rel=1)": ["RBP(rel=1,p=0.8)"],
     "nDCG(judged_only=True)@10": ["nDCG(judged_only=True)@10"],
-    "nDCG(gains={1:3,2:4})@10": ["nDCG(gains={1: 3, 2: 4})@10"],
 }
 """The names of ir_measures, in any case, and of trec_eval for the same measure."""
 
@@ -81,8 +80,7 @@ def test_all_unknown_measures_are_named_at_once() -> None:
         "nDCG(rel=2)@5": "expected other parameters: it takes @cutoff, dcg=, gains=, judged_only=",
         "nDCG(dcg='log10')@20": "expected other parameters",
         "nDCG(5)": "expected other parameters",
-        "nDCG(dcg='exp-log2',gains={1:2})": "expected dcg='exp-log2' or gains, got both",
-        "nDCG(gains={1:5000})": "expected gains up to 4095",
+        "nDCG(gains={1:2})": "expected no gains=",
         "NumQ(rel=2)": "expected other parameters: it takes none",
         "ERR": "ir_measures does not compute it with these parameters; it takes @cutoff",
         "RBP(rel=1)@10": "ir_measures does not compute it with these parameters",

@@ -99,19 +99,6 @@ def test_theorem_2(delta: float, k: int) -> None:
             assert error <= (k - 1) * math.exp(-alpha * rate) + 1e-15
 
 
-def gradient_norm(documents: int, alpha: float, stop_gradient: bool) -> float:
-    generator = torch.Generator().manual_seed(0)
-    scores = torch.randn(50, documents, generator=generator, dtype=torch.float64).requires_grad_()
-    labels = torch.randint(0, 2, (50, documents), generator=generator)
-    values = LOSSES["smoothi"](scores, labels, alpha=alpha, stop_gradient=stop_gradient)
-    (gradient,) = torch.autograd.grad(values.sum(), scores)
-    return gradient.norm(dim=1).median().item()
-
-
-def test_without_the_stop_gradient_the_gradient_explodes() -> None:
-    assert gradient_norm(20, 100.0, stop_gradient=False) > 50 * gradient_norm(20, 100.0, stop_gradient=True)
-
-
 # Gradient descent on free scores: the learning rate and the settings of each loss, and of 16 lists how many must be
 # sorted; `docs/papers.md` says why not all of them where it is less. A loss without a row sorts lists of two grades.
 DESCENT = {

@@ -6,8 +6,7 @@ from datetime import timedelta
 
 import torch
 
-from rerank.training.device import open_accelerator
-from rerank.training.processes import exclusive
+from rerank.training.device import exclusive, open_accelerator
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
 from tests.support.processes import in_two_processes

@@ -30,11 +30,10 @@ from rerank.tasks.checks import check_encoder
 from rerank.tasks.collection import expect_text, recorded
 from rerank.tasks.first_stage import find_index, with_texts
 from rerank.tasks.text_model import open_model
-from rerank.training.device import open_training_accelerator, precision_facts
+from rerank.training.device import exclusive, open_training_accelerator, precision_facts
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
 from rerank.training.objective import mean_loss, validation_value
-from rerank.training.processes import exclusive
 from rerank.training.task import Part
 from rerank.training.tracking import check_tracker, tracked
 from rerank.utils.errors import UserError
