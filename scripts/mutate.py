@@ -6,13 +6,14 @@
 draws changes of single lines in `rerank/`: a comparison, a sign, a logical operator, a constant, a condition or a
 returned value. Each is made in a copy of the tree, where the tests of its package run until one fails: first, for all
 changes, those that name the module, then the others. A test that also fails without the change does not count. With
-`--before`, the lines are those that another tree has too, and its tests are tried with the same changes. What is in the
-file already is not tried again. A table ends the output.
+`--before`, the lines are those that another tree has too, and its tests are tried with the changes that the tests of
+this tree do not find. What is in the file already is not tried again. A table ends the output.
 """
 
 import argparse
 import ast
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -196,22 +197,19 @@ def write(rows: dict[Mutant, dict[str, dict]], path: Path) -> None:
 
 def lost(row: dict[str, dict]) -> bool:
     """Whether the tests of the other tree find the mutant, and those of this one do not."""
-    return "before" in row and row["before"]["found"] is True and not row["now"]["found"]
+    return "before" in row and row["before"]["found"] is True
 
 
 def table(rows: dict[Mutant, dict[str, dict]]) -> str:
-    """The mutants found by package, and those that were found before and are not now."""
-    trees = list(dict.fromkeys(tree for row in rows.values() for tree in row))
-    lines = [f"| package | mutants | {' | '.join(f'found {tree}' for tree in trees)} |"]
-    lines.append(f"| --- | ---: |{' ---: |' * len(trees)}")
-    packages = sorted({Path(mutant.file).parts[1] for mutant in rows})
-    for package in [*packages, "all"]:
+    """The mutants found by package, and those that are not found now."""
+    lines = ["| package | mutants | found now |", "| --- | ---: | ---: |"]
+    for package in [*sorted({Path(mutant.file).parts[1] for mutant in rows}), "all"]:
         those = [row for mutant, row in rows.items() if package in ("all", Path(mutant.file).parts[1])]
-        counts = [sum(row[tree]["found"] is True for row in those) for tree in trees]
-        lines.append(f"| {package} | {len(those)} | {' | '.join(map(str, counts))} |")
+        lines.append(f"| {package} | {len(those)} | {sum(row['now']['found'] is True for row in those)} |")
     for mutant, row in rows.items():
-        if lost(row):
-            lines.append(f"found before and not now: {described(mutant)}: {row['before']['by']}")
+        if not row["now"]["found"]:
+            before = f", found before by {row['before']['by']}" if lost(row) else ""
+            lines.append(f"not found now{before}: {described(mutant)}")
     return "\n".join(lines)
 
 
@@ -233,16 +231,16 @@ def main() -> None:
     drawn = [m for m in mutants(words.tree) if len({len(rows_of(m, tree)) for tree in trees.values()}) == 1]
     chosen = random.Random(words.seed).sample(drawn, words.count)
     rows, broken = read(words.out), {tree: set[str]() for tree in trees}
-    for stage in (0, 1):
-        for mutant in sorted(chosen, key=lambda mutant: lost(rows.get(mutant, {})), reverse=True):
+    for tree, stage in itertools.product(trees, (0, 1)):
+        for mutant in chosen:
             row = rows.setdefault(mutant, {})
-            waiting = [t for t in trees if t not in row or (not row[t]["found"] and row[t]["stage"] < stage)]
-            for tree in waiting:
+            if row.get("now", {}).get("found") and tree == "before":
+                continue
+            if tree not in row or (not row[tree]["found"] and row[tree]["stage"] < stage):
                 row[tree] = outcome(mutant, trees[tree], stage, broken[tree])
-            if waiting:
                 write(rows, words.out)
-                said = ", ".join(f"{tree} {row[tree]['found']} ({row[tree]['seconds']} s)" for tree in waiting)
-                print(f"stage {stage + 1}, found {said}: {described(mutant)}", flush=True)
+                result = f"{tree}, stage {stage + 1}, found {row[tree]['found']} ({row[tree]['seconds']} s)"
+                print(f"{result}: {described(mutant)}", flush=True)
     print(table(read(words.out)))
 
 

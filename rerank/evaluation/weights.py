@@ -21,6 +21,8 @@ MOST_TUNED = 6
 """The runs whose weights can be tuned: 3,003 combinations."""
 MOST_QUERIES = 500
 """The queries that choose the weights, at most: with more, the choice is as good and takes longer."""
+Values = Mapping[str, float]
+"""query_id -> the value of a measure."""
 TIE = 1e-12
 """Smaller differences of means are rounding: the order in which the values are summed must not choose."""
 
@@ -65,6 +67,15 @@ def almost_best(values: Sequence[Sequence[float]]) -> list[int]:
     best = max(range(len(values)), key=means.__getitem__)
     error = stdev(values[best]) / math.sqrt(len(values[best])) if len(values[best]) > 1 else 0.0
     return [place for place, mean in enumerate(means) if mean >= means[best] - error / 2 - TIE]
+
+
+def is_ahead(first: Values, second: Values) -> bool:
+    """Whether the mean difference, over the queries that both have, is above its standard error."""
+    differences = [first[query_id] - second[query_id] for query_id in first if query_id in second]
+    if not differences:
+        return False
+    error = stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else math.inf
+    return fmean(differences) > error
 
 
 def weights_of_grid(runs: int) -> list[Weights]:

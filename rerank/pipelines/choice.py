@@ -1,11 +1,9 @@
 """Which stage answers: the last one, unless another is clearly ahead of it on queries that taught both nothing."""
 
-import math
 from collections.abc import Collection, Mapping
-from statistics import fmean, stdev
+from statistics import fmean
 
-Values = Mapping[str, float]
-"""query_id -> the value of a measure."""
+from rerank.evaluation.weights import Values, is_ahead
 
 
 def choose(values: Mapping[str, Values], costly: Collection[str] = ()) -> str:
@@ -26,12 +24,3 @@ def choose(values: Mapping[str, Values], costly: Collection[str] = ()) -> str:
         if name in costly and is_ahead(of, values[chosen]):
             chosen = name
     return chosen
-
-
-def is_ahead(first: Values, second: Values) -> bool:
-    """Whether the mean difference, over the queries that both have, is above its standard error."""
-    differences = [first[query_id] - second[query_id] for query_id in first if query_id in second]
-    if not differences:
-        return False
-    error = stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else math.inf
-    return fmean(differences) > error

@@ -7,6 +7,7 @@ from rerank.stages.dense import Dense
 from rerank.stages.feedback import Feedback
 from rerank.stages.fusion import Fusion
 from rerank.stages.late_interaction import ALL_BELOW, LateInteraction
+from rerank.stages.neighbours import Neighbours
 from rerank.stages.query_adapter import QueryAdapter
 from rerank.stages.similar_queries import SimilarQueries
 from rerank.utils.errors import UserError
@@ -16,12 +17,14 @@ NO_ENCODER = "none"
 
 
 def default_stages(encoder: str, cross_encoder: str, documents: int) -> dict[str, Stage]:
-    """The stages that `fit` tries for so many documents, in the order of their cost; an encoder "none" leaves BM25.
+    """The stages that `fit` tries for so many documents; an encoder "none" leaves those that need no model.
 
     Late interaction is tried where a fit encodes the tokens of all documents, so that no search has to.
 
     >>> list(default_stages("encoder", "", 20_001))
-    ['bm25', 'dense', 'feedback', 'fused', 'similar', 'adapter', 'both']
+    ['bm25', 'dense', 'feedback', 'fused', 'neighbours', 'similar', 'adapter', 'both']
+    >>> list(default_stages(NO_ENCODER, "", 20_001))
+    ['bm25', 'neighbours']
     """
     stages: dict[str, Stage] = {"bm25": BM25(k1=1.2, b=0.75)}
     if encoder != NO_ENCODER:
@@ -30,9 +33,10 @@ def default_stages(encoder: str, cross_encoder: str, documents: int) -> dict[str
         stages["fused"] = Fusion(("bm25", "dense", "feedback"))
         if documents <= ALL_BELOW:
             stages["late"] = LateInteraction("fused", encoder)
-        untrained = list(stages)[-1]
-        stages["similar"] = SimilarQueries(untrained, encoder)
-        stages["adapter"] = QueryAdapter(untrained, encoder)
+    stages["neighbours"] = Neighbours(list(stages)[-1])
+    if encoder != NO_ENCODER:
+        stages["similar"] = SimilarQueries("neighbours", encoder)
+        stages["adapter"] = QueryAdapter("neighbours", encoder)
         stages["both"] = Fusion(("similar", "adapter"), weights=(0.5, 0.5))
     if cross_encoder:
         stages["cross-encoder"] = CrossEncoder(list(stages)[-1], cross_encoder)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rerank.evaluation.significance import bootstrap_intervals, mean_and_error, paired_test
 from rerank.evaluation.tables.table import Table, cells, format_mean, render
-from rerank.pipelines.choice import Values
+from rerank.evaluation.weights import Values
 from rerank.pipelines.graph import prefix
 from rerank.stages.base import Stage, below
 

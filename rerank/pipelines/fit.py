@@ -27,9 +27,7 @@ from rerank.pipelines.graph import in_order, prefix
 from rerank.pipelines.pipeline import Pipeline
 from rerank.pipelines.portable import is_portable
 from rerank.stages.base import Ranker, Stage, below
-from rerank.stages.bm25 import BM25
 from rerank.stages.cross_encoder import CrossEncoder
-from rerank.stages.fusion import Fusion
 from rerank.stages.world import World
 from rerank.utils.cluster import LOCAL, expect_engine
 from rerank.utils.errors import UserError
@@ -210,14 +208,12 @@ def _within(budget: float | None, stages: Mapping[str, Stage], ms: Mapping[str, 
 def _unlearned(
     stages: Mapping[str, Stage], world: World, measure: str, budget: float | None, work: Path
 ) -> tuple[Fitted, Evidence]:
-    """The last stage that can answer without judgments; a fusion has equal weights, and BM25 its own k1 and b."""
+    """The last stage that can answer without judgments."""
     usable: dict[str, Stage] = {}
     for name, settings in stages.items():
         names = below(settings)
-        if isinstance(settings, Fusion) and not settings.weights:
-            settings = replace(settings, weights=(1 / len(names),) * len(names))
-        if isinstance(settings, BM25):
-            settings = replace(settings, tune=False)
+        if hasattr(settings, "unlearned"):
+            settings = settings.unlearned()
         if settings.learns == "nothing" and all(one in usable for one in names):
             usable[name] = settings
     if not usable:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rerank.stages.feedback import Feedback
     from rerank.stages.fusion import Fusion
     from rerank.stages.late_interaction import LateInteraction
+    from rerank.stages.neighbours import Neighbours
     from rerank.stages.query_adapter import QueryAdapter
     from rerank.stages.run_file import RunFile
     from rerank.stages.similar_queries import SimilarQueries
@@ -26,6 +27,7 @@ __all__ = [
     "Feedback",
     "Fusion",
     "LateInteraction",
+    "Neighbours",
     "QueryAdapter",
     "RunFile",
     "SimilarQueries",

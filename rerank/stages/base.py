@@ -33,7 +33,8 @@ class Ranker(Protocol):
 class Stage(Protocol):
     """The settings of a stage: a frozen dataclass that is registered with `@stage`.
 
-    `kind` is its name in files; `of` are the names of the stages below, () for a stage that retrieves.
+    `kind` is its name in files; `of` are the names of the stages below, () for a stage that retrieves. Settings that
+    learn, but need not, have a method `unlearned`: the settings for a collection without judgments.
     """
 
     kind: ClassVar[str]

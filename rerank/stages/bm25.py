@@ -58,6 +58,10 @@ class BM25:
         """Judgments may choose k1 and b."""
         return "cheaply" if self.tune else "nothing"
 
+    def unlearned(self) -> "BM25":
+        """The stage without judgments: k1 and b are those that are set."""
+        return replace(self, tune=False)
+
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "BM25Ranker":
         """Builds the index, unless the world has it, and chooses k1 and b on the judged queries of the fold."""
         qrels = world.collection.qrels

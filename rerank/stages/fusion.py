@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -52,6 +52,10 @@ class Fusion:
         """The weights are learned, unless they are given."""
         return "nothing" if self.weights else "cheaply"
 
+    def unlearned(self) -> "Fusion":
+        """The stage without judgments: all weights are equal."""
+        return self if self.weights else replace(self, weights=(1 / len(self.of),) * len(self.of))
+
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "FusionRanker":
         """Chooses the weights on the judged training and validation queries."""
         if self.weights:
@@ -59,7 +63,7 @@ class Fusion:
         qrels = world.collection.qrels
         judged = {q: qrels[q] for q in (*fold.train, *fold.valid) if qrels.get(q)}
         if not judged:
-            return self._with((1 / len(self.of),) * len(self.of), "weights")
+            return self._with(self.unlearned().weights, "weights")
         return FusionRanker(tune_weights(below, judged, self.measure), self.depth)
 
     def open(self, world: World, folder: Path) -> "FusionRanker":

@@ -1,6 +1,6 @@
 """World: a collection, and what is made of its documents once for all stages: the index and the vectors."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -15,6 +15,7 @@ from rerank.data.embeddings import EmbeddingStore
 from rerank.data.types import Run
 from rerank.retrieval.exact_search import search_exactly
 from rerank.retrieval.vector_index import VectorIndex, can_index, index_folder, open_index, search_index
+from rerank.retrieval.words import find_words
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.collection import open_settings
 from rerank.tasks.first_stage import find_index, with_texts
@@ -30,6 +31,8 @@ MOST_KEPT = 100_000
 """Query vectors in memory; above it, all are made again."""
 INDEXED_FROM = 500_000
 """Documents from which their vectors are searched with an index; exact search then takes over 100 ms."""
+MOST_TEXTS_KEPT = 20_000
+"""Documents whose words are in memory; above it, they are found again."""
 SEARCHES_BEFORE_ROUNDING = 4
 """Searches for one query before the vectors are rounded for the next ones: those of two questions to a pipeline."""
 MEASURED = 100
@@ -59,6 +62,7 @@ class World:
     _rounded: dict[str, "RoundedVectors | None"] = field(default_factory=dict, repr=False)
     _searches: dict[str, int] = field(default_factory=dict, repr=False)
     _query_vectors: dict[tuple[str, str], np.ndarray] = field(default_factory=dict, repr=False)
+    _words: dict[str, list[str]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def open(cls, config: Config) -> "World":
@@ -79,6 +83,15 @@ class World:
     def texts(self) -> Collection:
         """The collection, with the texts of the index if its documents are not on this machine."""
         return with_texts(self.config, self.collection, self.folder)
+
+    def words(self, doc_ids: Sequence[str]) -> list[list[str]]:
+        """The words of each document, as BM25 sees them."""
+        kept, language = self._words, self.config.collection.language
+        if len(kept) > MOST_TEXTS_KEPT:
+            kept.clear()
+        for document in self.texts.get([doc_id for doc_id in doc_ids if doc_id not in kept]):
+            kept[document.doc_id] = [word.term for word in find_words(document.text, language)]
+        return [kept[doc_id] for doc_id in doc_ids]
 
     def encoder(self, name: str) -> "BiEncoder":
         """The bi-encoder of a name or folder, on the device of the settings. Raises UserError if it is none."""

@@ -3,7 +3,8 @@
 import pytest
 
 from rerank.evaluation.evaluate import values_of
-from rerank.pipelines.choice import choose, is_ahead
+from rerank.evaluation.weights import is_ahead
+from rerank.pipelines.choice import choose
 
 
 def by_query(*values):

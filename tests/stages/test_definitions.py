@@ -1,7 +1,9 @@
 """What each stage computes, against loops over its definition in float64."""
 
 import itertools
+import math
 import random
+from collections import Counter
 from dataclasses import replace
 from statistics import fmean, stdev
 
@@ -15,14 +17,17 @@ from rerank.data.trec import ranked
 from rerank.data.types import Fold
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.fusion import fuse_ranks, fuse_scores
-from rerank.evaluation.weights import tune_weights
+from rerank.evaluation.weights import is_ahead, tune_weights
 from rerank.models.late_interaction import rotation_of
 from rerank.models.reranker import Reranker
 from rerank.retrieval.bm25 import Searcher, retrieve
 from rerank.retrieval.rm3 import search_rm3
+from rerank.retrieval.words import find_words
 from rerank.stages import BM25
 from rerank.stages import world as worlds
 from rerank.stages.bm25 import K1, B
+from rerank.stages.neighbours import WEIGHTS as NEIGHBOUR_WEIGHTS
+from rerank.stages.neighbours import word_similarities
 from rerank.stages.similar_queries import WEIGHTS
 from rerank.tasks.rounded_vectors import RoundedVectors, round_vectors
 from tests.stages.worlds import FOLD, STAGES, TESTED, Judged, fitted, open_world, ranked_by, runs_below
@@ -190,6 +195,55 @@ def test_similar_judged_queries_vote_for_their_relevant_documents(here, tmp_path
         expected = scores(query_id, 0.5)
         expect_scores({d: run[query_id][d] for d in expected}, expected, 1e-4)
         assert ranked(run[query_id])[settings.depth :] == ranked(first[query_id])[settings.depth :]
+
+
+def test_a_document_gets_the_mean_score_of_the_candidates_that_share_its_words(here, tmp_path):
+    world, judged = open_world(), (*FOLD.train, *FOLD.valid)
+    (first,) = runs_below(world, "neighbours", (*judged, *TESTED))
+    texts, qrels = {d.doc_id: d.text for d in world.texts.documents()}, world.collection.qrels
+
+    def scores(query_id, weight):
+        doc_ids = ranked(first[query_id])[:4]
+        own = dict(zip(doc_ids, standardised([first[query_id][d] for d in doc_ids]), strict=True))
+        words = {d: Counter(word.term for word in find_words(texts[d])) for d in doc_ids}
+        among = Counter(word for counts in words.values() for word in counts)
+        vectors = {
+            d: {word: (1 + math.log(n)) * math.log(1 + len(doc_ids) / among[word]) for word, n in counts.items()}
+            for d, counts in words.items()
+        }
+        found = {}
+        for d, vector in vectors.items():
+            cosines = {}
+            for other in doc_ids:
+                product = sum(value * vectors[other].get(word, 0.0) for word, value in vector.items())
+                lengths = math.hypot(*vector.values()) * math.hypot(*vectors[other].values())
+                cosines[other] = product / lengths if lengths else 0.0
+            nearest = sorted((other for other in doc_ids if other != d), key=lambda other: -cosines[other])[:2]
+            total = sum(cosines[other] ** 2 for other in nearest)
+            mean = sum(cosines[other] ** 2 * own[other] for other in nearest) / total if total else 0.0
+            found[d] = own[d] + weight * mean
+        return found
+
+    ranker = fitted(world, "neighbours", tmp_path)
+    by_query = {}
+    for weight in NEIGHBOUR_WEIGHTS:
+        run = {query_id: scores(query_id, weight) for query_id in judged}
+        (by_query[weight],) = evaluate({q: qrels[q] for q in judged}, run, ["nDCG@20"]).values()
+    best = max(by_query.values(), key=lambda values: fmean(values.values()))
+    assert ranker.weight == next(w for w, values in by_query.items() if values is best or not is_ahead(best, values))
+    for one in (replace(ranker, weight=0.5), STAGES["neighbours"].unlearned().open(world, tmp_path)):
+        run = ranked_by(one, world, "neighbours")
+        for query_id in TESTED:
+            expected = scores(query_id, 0.5)
+            expect_scores({d: run[query_id][d] for d in expected}, expected, 1e-5)
+            assert ranked(run[query_id])[4:] == ranked(first[query_id])[4:]
+
+
+def test_documents_without_words_are_similar_to_none():
+    assert word_similarities([[], ["a", "a", "b"], ["b", "a", "a"], []]) == pytest.approx(
+        np.diag([0, 1, 1, 0]) + np.eye(4)[[0, 2, 1, 3]] * [0, 1, 1, 0]
+    )
+    assert word_similarities([[], []]).tolist() == [[0, 0], [0, 0]]
 
 
 def test_late_interaction_is_the_weighted_maxsim_of_tokens_and_the_score_below(here, tmp_path):
