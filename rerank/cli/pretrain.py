@@ -21,7 +21,6 @@ from rerank.utils.progress import print_result
     "encoder.title_tokens",
     "encoder.template",
     "encoder.lora_rank",
-    "encoder.head_dropout",
     "training.clip",
     "training.device",
     "training.precision",

@@ -79,8 +79,6 @@ class EncoderSettings:
     """Rank of LoRA (peft) on all linear layers of the body, with alpha twice the rank; 0: all weights are trained."""
     first_stage_weight: Annotated[float, at_least(0)] = 0.0
     """Weight of the first stage's score, standardised by query, which the model's score is added to; 0: not added."""
-    head_dropout: Annotated[float, between(0, 0.9)] = 0.0
-    """Dropout rate of the [CLS] vectors before the scoring layer, in training; CEDR's public code has 0.1."""
 
 
 @dataclass(frozen=True)

@@ -104,14 +104,6 @@ class BiEncoder:
         vectors = self.model.encode_document(flat, **self._settings())
         return vectors, np.array([len(some) for some in passages], np.int64)
 
-    def score(self, query: str, documents: Sequence[str]) -> np.ndarray:
-        """(documents,) float32 similarities of the query with the best passage of each document, in their order."""
-        if not documents:
-            return np.zeros(0, np.float32)
-        vectors, counts = self.encode_documents(documents)
-        similarities = self.similarity(self.encode_queries([query]), vectors)[0]
-        return np.maximum.reduceat(similarities, np.cumsum(counts) - counts)
-
     def split(self, text: str) -> list[str]:
         """The text in passages of about equal length that the encoder reads whole."""
         if self.tokenizer is None or self.max_tokens is None:

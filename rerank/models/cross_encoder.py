@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from rerank.batches.batch import Packed, restore_order
 from rerank.data.splitting import NOTHING_SHARED
-from rerank.models.dropout import SeededDropout, seed_dropout, token_keys
+from rerank.models.dropout import seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder
 from rerank.models.encoder_inputs import bucket_by_length, device_offsets, packed, padded
 from rerank.models.gpu import SMALL, Autocast, has_flash_attention
@@ -16,9 +16,6 @@ from rerank.models.heads import Float32Linear
 from rerank.models.packing import pack, packing_error
 from rerank.models.pooling import POOLINGS
 from rerank.utils.errors import UserError, nearest
-
-HEAD = 0
-"""The number of the dropout before the head; those of the encoder count from 1."""
 
 
 class CrossEncoder(nn.Module):
@@ -48,7 +45,6 @@ class CrossEncoder(nn.Module):
         self.max_length = loaded.max_length
         self.last_token = loaded.last_token
         self.dropout_keys = seed_dropout(self)
-        self.head_dropout = SeededDropout(0.0, HEAD, self.dropout_keys)
         self.flash = True
         self.in_float32 = False
         self.padding_reason = ""
@@ -126,12 +122,11 @@ class CrossEncoder(nn.Module):
         if self.last_token is None:
             vectors: Tensor = self.encoder.base_model(**arguments).last_hidden_state[:, 0]
             return vectors
+        hidden: Tensor = self.last_token.body(**arguments, use_cache=False).last_hidden_state
         offsets = device_offsets(inputs)
-        scored = self.last_token.scored_tokens(inputs.input_ids, offsets)
         if not self.is_padded:
-            return self.last_token.vectors(0, scored, arguments)
-        rows = torch.arange(len(scored), device=scored.device)
-        return self.last_token.vectors(rows, scored - offsets[:-1], arguments)
+            return hidden[0, offsets[1:] - 1]
+        return hidden[torch.arange(len(hidden), device=hidden.device), offsets.diff() - 1]
 
     def _arguments(self, inputs: Packed) -> dict[str, Any]:
         """The keyword arguments of the encoder, after the keys of dropout are set for its forward pass."""
@@ -156,7 +151,7 @@ class CrossEncoder(nn.Module):
         if self.head is None:
             scores: Tensor = out.logits.float()
         else:
-            scores = self.head(self.head_dropout(out.last_hidden_state[:, 0]))
+            scores = self.head(out.last_hidden_state[:, 0])
         return scores[:, 0]
 
     def pool(self, passage_scores: Tensor, documents: Tensor) -> Tensor:
@@ -165,17 +160,6 @@ class CrossEncoder(nn.Module):
         It is not part of `forward`, because gradient caching pools the scores of several forward passes.
         """
         return POOLINGS[self.pooling](passage_scores, documents)
-
-    def drop_out(self, rate: float) -> None:
-        """Applies dropout of this rate to the vectors before the linear layer, in training.
-
-        Raises UserError if there is no such layer, as the model has a head of its own.
-        """
-        if rate and self.head is None:
-            raise UserError(
-                f"--encoder.head-dropout {rate}: this model has a head of its own, with its own dropout; leave it out"
-            )
-        self.head_dropout.p = rate
 
     def checkpoint_activations(self) -> None:
         """Makes the backward pass recompute each layer's activations instead of keeping them.

@@ -16,15 +16,8 @@ from rerank.models.product_attention import attend_by_products, fits_products
 
 IMPLEMENTATION = "rerank_packed"
 
-UNSUPPORTED = {
-    "softcap": "soft-caps attention scores",
-    "s_aux": "has attention sinks",
-    "sinks": "has attention sinks",
-    "position_bias": "adds a position bias to attention scores",
-    "indices": "attends to chosen tokens",
-    "block_indices": "attends to chosen blocks",
-}
-"""Keywords of transformers' attention interface that no packed kernel supports, and what a model does with them."""
+UNSUPPORTED = ("softcap", "s_aux", "sinks", "position_bias", "indices", "block_indices")
+"""Keywords of transformers' attention interface that no packed kernel supports."""
 
 
 class UnsupportedAttentionError(NotImplementedError):
@@ -130,9 +123,9 @@ def attend(
     Without `passages`, each row is a passage, (passages, heads, tokens, size), as when the encoder is used outside of
     this package. Raises UnsupportedAttentionError for a keyword of UNSUPPORTED.
     """
-    for name, what in UNSUPPORTED.items():
+    for name in UNSUPPORTED:
         if others.get(name) is not None:
-            raise UnsupportedAttentionError(f"the attention of this model {what}")
+            raise UnsupportedAttentionError(f"its attention takes {name}")
     if key.shape[1] < query.shape[1]:
         key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], dim=1) for x in (key, value))
     causal = getattr(module, "is_causal", False) if is_causal is None else is_causal

@@ -19,7 +19,6 @@ def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[
         encoder, settings.pooling, config.training.seed, settings.template, settings.lora_rank
     )
     model.splitting = Splitting(settings.passage_overlap, settings.title_tokens)
-    model.drop_out(settings.head_dropout)
     lines = model.place(accelerator.device, accelerator.autocast, config.training.precision == "auto")
     if config.training.gradient_checkpointing:
         model.checkpoint_activations()

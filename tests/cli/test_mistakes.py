@@ -52,7 +52,6 @@ MISTAKES = {
     f"{FOLD} --loss hinge --loss.pairs some": "--loss hinge: pairs must be all or matched, got some",
     f"{FOLD} --training.lr fast": 'Invalid value for --training.lr: unable to convert "fast" into float.',
     f"{FOLD} --encoder.pooling men": "men",
-    f"{FOLD} --encoder.head-dropout 1": "--encoder.head-dropout: got 1.0, expected 0 to 0.9",
     f"{FOLD} --name 'my exp'": "--output.name: got my exp, expected letters",
     f"{FOLD} --name index": "--output.name: got index, expected",
     f"{FOLD} --name {LONG}": "expected 200 bytes at most, got 300",

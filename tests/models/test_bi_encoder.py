@@ -85,18 +85,6 @@ def test_a_plain_encoder_gives_the_mean_of_its_tokens_and_says_so(plain, caplog,
     np.testing.assert_allclose(encoder.similarity(queries[:1], vectors)[0], expected, **CLOSE)
 
 
-def test_a_score_is_that_of_the_best_passage(plain):
-    encoder = BiEncoder.load(plain)
-    scores = encoder.score("amber", TEXTS)
-    (query,) = vectors_one_by_one(plain, ["amber"])
-    for score, text in zip(scores, TEXTS, strict=True):
-        passages = vectors_one_by_one(plain, encoder.split(text))
-        cosines = passages @ query / np.linalg.norm(passages, axis=1) / np.linalg.norm(query)
-        assert score == pytest.approx(cosines.max(), abs=1e-5)
-    assert encoder.score("amber", []).shape == (0,)
-    assert repr(encoder) == f"BiEncoder(name='{plain}', max_tokens=22)"
-
-
 @pytest.mark.parametrize(("asked", "limits", "precision"), BF16_CASES)
 @pytest.mark.parametrize("kind", ["bert", "roberta", "modernbert", "mpnet"])  # the last one is padded
 def test_bf16_is_used_where_it_is_asked_for_and_where_it_gains(kind, tmp_path, monkeypatch, asked, limits, precision):

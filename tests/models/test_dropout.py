@@ -5,10 +5,8 @@ import torch
 from torch import nn
 
 from rerank.models.dropout import SeededDropout, seed_dropout, token_keys
-from rerank.utils.errors import UserError
 from tests.models.tiny import open_tiny
 from tests.support.small_world import make_texts
-from tests.support.tiny_encoders import make_cross_encoder, make_encoder
 
 TEXTS = make_texts({f"d{i}": length for i, length in enumerate([0, 5, 20, 20, 60, 90])})
 
@@ -80,40 +78,3 @@ def test_a_passage_drops_the_same_whatever_shares_its_forward_pass(kind, tmp_pat
     assert (together - reseeded).abs().max() > 1e-3
     model.eval()
     assert (together - model(inputs)).abs().max() > 1e-3
-
-
-def with_head_dropout(tmp_path, rate, make=make_encoder):
-    model, _, inputs_of = open_tiny(tmp_path / make.__name__, TEXTS, make=make)
-    model.drop_out(rate)
-    return model.train(), inputs_of([("q", doc_id) for doc_id in TEXTS]).seeded(torch.arange(len(TEXTS)) + 2**40)
-
-
-def test_the_vector_before_the_head_loses_a_share_of_its_values(tmp_path):
-    model, inputs = with_head_dropout(tmp_path, 0.5)
-    seen = []
-    model.head.register_forward_hook(lambda module, arguments, output: seen.append(arguments[0]))
-    model(inputs)
-    (vectors,) = seen
-    assert vectors.shape == (len(TEXTS), 32)
-    assert 0.3 < (vectors == 0).float().mean() < 0.7
-    assert len({tuple(row) for row in (vectors == 0).tolist()}) == len(TEXTS)  # each passage has a mask of its own
-    alone = inputs.take([2])
-    model(alone)
-    assert torch.equal(seen[1] == 0, vectors[2:3] == 0)
-    model.eval()(inputs)
-    assert not (seen[2] == 0).any()
-
-
-def test_without_a_rate_the_scores_are_those_without_the_layer(tmp_path):
-    model, inputs = with_head_dropout(tmp_path, 0.0)
-    scores = model(inputs)
-    model.head_dropout = torch.nn.Identity()
-    assert torch.equal(model(inputs), scores)
-    other, _ = with_head_dropout(tmp_path, 0.1)
-    assert not torch.equal(other(inputs), scores)
-
-
-def test_a_head_of_the_models_own_takes_no_dropout_of_ours(tmp_path):
-    with pytest.raises(UserError, match=r"--encoder.head-dropout 0.1: this model has a head of its own, with its own"):
-        with_head_dropout(tmp_path, 0.1, make_cross_encoder)
-    with_head_dropout(tmp_path, 0.0, make_cross_encoder)
