@@ -1,13 +1,23 @@
 """Late interaction: a document's score is the sum over the query's tokens of the largest similarity of its own tokens.
 
 MaxSim: Khattab and Zaharia, "ColBERT", SIGIR 2020. Of a document's vectors only the signs are kept, after a random
-rotation, which estimate products with any vector: Gao and Long, "RaBitQ", SIGMOD 2024.
+rotation, which estimate products with any vector: Gao and Long, "RaBitQ", SIGMOD 2024. The vectors are those of a
+bi-encoder's last layer, or of a model trained for late interaction.
 """
 
 import math
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+
+from rerank.models.bi_encoder import BiEncoder, open_model, with_tokenizer
+from rerank.models.gpu import Precision
+from rerank.models.hub import CheckpointConfig, check_config_files, encoder_folder, quiet_transformers
+from rerank.utils.errors import UserError
+from rerank.utils.json_files import read_json
 
 LEAST_BITS = 384
 """Bits of a vector, at least: vectors of fewer numbers are rotated in a space of so many."""
@@ -71,3 +81,108 @@ def frequency_weights(frequencies: np.ndarray, documents: int) -> np.ndarray:
     """(pieces,) float32: log((documents + 1) / (frequency + 1)) of each word piece, by the documents that have it."""
     weights: np.ndarray = np.log((documents + 1) / (frequencies + 1)).astype(np.float32)
     return weights
+
+
+EXPECTED = "expected an encoder"
+WORD = re.compile(r"\w+")
+MULTI_VECTOR = ("MultiVectorEncoder", "ColBERT")
+"""What sentence-transformers and PyLate write as the type of a model that is trained for late interaction."""
+
+
+@dataclass(frozen=True)
+class TokenEncoder:
+    """Makes vectors of length 1 for tokens, a text at a time, so that they depend on no other text.
+
+    `is_trained`: whether the model is trained for late interaction. Then its own projection, prompts, masks and query
+    expansion are used, and all tokens of a query count alike.
+    """
+
+    encoder: BiEncoder
+    is_trained: bool
+
+    @property
+    def dimensions(self) -> int:
+        """The numbers of a vector."""
+        vectors, _ = self._encode(self.encoder.model.encode_document, "a")
+        return len(vectors[0])
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of word pieces."""
+        return len(self.encoder.model.tokenizer)
+
+    def query(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+        """(tokens, dimensions) float32 vectors of a query, and (tokens,) the numbers of their word pieces.
+
+        Special tokens and the prompt are left out, unless the model is trained for late interaction.
+        """
+        vectors, pieces = self._encode(self.encoder.model.encode_query, text)
+        if self.is_trained:
+            return vectors, pieces
+        (prompt,) = self.pieces([self.encoder.model.prompts.get("query") or ""])
+        words = np.flatnonzero(~np.isin(pieces, self.encoder.model.tokenizer.all_special_ids))[len(prompt) :]
+        return vectors[words], pieces[words]
+
+    def document(self, text: str) -> np.ndarray:
+        """(tokens, dimensions) float32 vectors of a document, of all its passages."""
+        passages = self.encoder.split(text)
+        return np.concatenate([self._encode(self.encoder.model.encode_document, passage)[0] for passage in passages])
+
+    def words(self, text: str, is_query: bool) -> list[str]:
+        """The word that each vector of `query` or `document` is a part of; "" for a special token and the prompt.
+
+        A model that is trained for late interaction has tokens of its own, so this is for any other.
+        """
+        model, tokenizer = self.encoder.model, self.encoder.model.tokenizer
+        prompt, special = model.prompts.get("query" if is_query else "document") or "", set(tokenizer.all_special_ids)
+        found = []
+        for passage in [text] if is_query else self.encoder.split(text):
+            given = prompt + passage
+            words = {place: word[0] for word in WORD.finditer(given) for place in range(*word.span())}
+            with quiet_transformers():
+                cut = {"truncation": True, "max_length": model.max_seq_length}
+                tokens = tokenizer(given, return_offsets_mapping=True, **cut)
+            for piece, (_, end) in zip(tokens["input_ids"], tokens["offset_mapping"], strict=True):
+                if piece not in special:
+                    found.append(words.get(end - 1, "") if end > len(prompt) else "")
+                elif not is_query:
+                    found.append("")
+        return found[len(self.pieces([prompt])[0]) :] if is_query else found
+
+    def pieces(self, texts: Sequence[str]) -> list[list[int]]:
+        """The numbers of the word pieces of whole texts, without special tokens."""
+        with quiet_transformers():
+            found: list[list[int]] = self.encoder.model.tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        return found
+
+    def _encode(self, encode: Any, text: str) -> tuple[np.ndarray, np.ndarray]:
+        (found,) = encode([text], output_value=None, show_progress_bar=False)
+        counted = found["attention_mask"].bool()
+        vectors = found["token_embeddings"][counted].float().cpu().numpy()
+        if not np.isfinite(vectors).all():
+            raise UserError(
+                f"encoder {self.encoder.name}: gives a token a vector with NaN or infinity; expected finite numbers: "
+                "choose another encoder"
+            )
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors / np.where(lengths, lengths, 1), found["input_ids"][counted].cpu().numpy()
+
+
+def is_multi_vector(name: str) -> bool:
+    """Whether the files of a model say that it is trained for late interaction."""
+    folder = encoder_folder(name)
+    file = folder / "config_sentence_transformers.json"
+    if file.is_file() and read_json(file, dict[str, Any], EXPECTED).get("model_type") in MULTI_VECTOR:
+        return True
+    config: CheckpointConfig = read_json(folder / "config.json", CheckpointConfig, EXPECTED)
+    return "HF_ColBERT" in (config.get("architectures") or ())
+
+
+def open_multi_vector(name: str, device: str, precision: Precision) -> BiEncoder:
+    """Opens a model that is trained for late interaction. Raises UserError if it cannot be opened."""
+    from sentence_transformers import MultiVectorEncoder
+
+    folder = encoder_folder(name)
+    check_config_files(folder)
+    model = open_model(MultiVectorEncoder, folder, name, device, precision)
+    return with_tokenizer(name, model, model[0].document_length or model.max_seq_length)

@@ -105,7 +105,7 @@ class World:
     def late_interaction(self, name: str) -> LateInteraction:
         """The late interaction of an encoder with the documents. Raises UserError if it cannot be opened."""
         if name not in self._matchers:
-            from rerank.models.token_encoder import TokenEncoder, is_multi_vector, open_multi_vector  # load torch
+            from rerank.models.late_interaction import TokenEncoder, is_multi_vector, open_multi_vector  # load torch
 
             place, precision = self.place_of(name), self.config.training.precision
             is_trained = is_multi_vector(place)

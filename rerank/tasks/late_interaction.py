@@ -18,7 +18,7 @@ from rerank.utils.locks import make_once
 from rerank.utils.progress import progress
 
 if TYPE_CHECKING:
-    from rerank.models.token_encoder import TokenEncoder
+    from rerank.models.late_interaction import TokenEncoder
 
 TOKENS = "tokens"
 """The folder of the codes, beside those of the vectors by the same encoder."""

@@ -12,7 +12,7 @@ import rerank
 from rerank.cli.main import main
 from rerank.data.trec import read_run
 from rerank.models.bi_encoder import BiEncoder
-from rerank.models.token_encoder import TokenEncoder
+from rerank.models.late_interaction import TokenEncoder
 from rerank.pipelines.folder import read_evidence
 from rerank.stages.world import World
 from rerank.utils import temporary
