@@ -8,7 +8,7 @@ import contextlib
 import functools
 import gzip
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -96,13 +96,12 @@ def parse_object(line: bytes, place: str, expected: str) -> dict[str, Any]:
     return record
 
 
-def text_under(record: dict[str, Any], keys: Sequence[str], place: str) -> str:
-    """The text under the first of these keys that the object has; raises UserError if there is none."""
-    key = next(filter(record.__contains__, keys), None)
-    value = None if key is None else record[key]
+def text_under(record: dict[str, Any], key: str, place: str) -> str:
+    """The text under a key of the object; raises UserError if there is none."""
+    value = record.get(key)
     if not isinstance(value, str):
-        got = f"none (the keys are {shown(list(record))})" if key is None else shown(value)
-        raise UserError(f"{place}: expected a text under {' or '.join(map(repr, keys))}, got {got}")
+        got = shown(value) if key in record else f"none (the keys are {shown(list(record))})"
+        raise UserError(f"{place}: expected a text under {key!r}, got {got}")
     return value
 
 

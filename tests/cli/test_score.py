@@ -48,7 +48,7 @@ def test_every_query_of_a_run_is_re_ranked_judged_or_not(there):
     ("name", "text"),
     [
         ("topics.tsv", "n1\tamber0 good\nn2\tbirch1 cedar2\n"),
-        ("topics.jsonl", '{"qid": "n1", "query": "amber0 good"}\n{"_id": "n2", "text": "birch1 cedar2"}\n'),
+        ("topics.jsonl", '{"_id": "n1", "text": "amber0 good"}\n{"_id": "n2", "text": "birch1 cedar2"}\n'),
     ],
 )
 def test_new_queries_without_judgments_are_one_command(there, capsys, name, text):

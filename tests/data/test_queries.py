@@ -20,8 +20,7 @@ def folder(tmp_path):
     [
         "q2\tHäuser am See\nq1\tlift\tand drag\n",
         "\ufeffq2\tHäuser am See\r\n\r\nq1\tlift\tand drag",
-        '{"_id": "q2", "text": "Häuser am See"}\n\n{"qid": "q1", "query": "lift\\tand drag"}\n',
-        '{"query_id": "q2", "text": "Häuser am See"}\n{"id": "q1", "text": "lift\\tand drag"}\n',
+        '{"_id": "q2", "text": "Häuser am See"}\n\n{"_id": "q1", "text": "lift\\tand drag"}\n',
     ],
 )
 @pytest.mark.parametrize("name", ["topics.tsv", "topics.tsv.gz"])
@@ -46,13 +45,13 @@ def test_a_text_may_be_empty(tmp_path):
             r"topics:1: the query id 'q 1' is empty or has white space or a NUL, which no run file can hold",
         ),
         ("\tlift\n", r"topics:1: the query id '' is empty or has white space"),
-        ("\n \n", r"topics: has no query; expected lines of a query's id, a tab and its text, or of JSON objects"),
+        ("\n \n", r"topics: has no query; expected lines of a query's id, a tab and its text, or of"),
         (b"q1\t\xff\n", r"topics:1: expected UTF-8"),
         ('{"_id": "q1", "text": "x"}\nq2\tdrag', r"topics:2: not JSON"),
         ('{"_id": "q1", "text": "x"}\n[1]', r"topics:2: expected a JSON object on one line, got \[1\]"),
         (
             '{"_id": "q1", "title": "x"}',
-            r"expected a text under 'text' or 'query', got none \(the keys are \['_id', 'title'\]\)",
+            r"expected a text under 'text', got none \(the keys are \['_id', 'title'\]\)",
         ),
         (b"\x1f\x8bnot gzip", r"topics: damaged gzip file"),
         (None, r"topics: cannot be read: No such file or directory; expected lines of a query's id"),

@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from rerank.data.queries import read_queries
-from rerank.data.text_lines import read_blocks, read_lines, read_objects, text_under
+from rerank.data.text_lines import read_blocks, read_lines, read_objects
 from rerank.data.trec import read_qrels, read_run
 from rerank.utils.errors import UserError
 
@@ -112,11 +112,3 @@ def test_a_line_that_is_no_object_is_named(tmp_path, line, message, monkeypatch)
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path, name):
     with pytest.raises(UserError, match=r"cannot be read: (No such file|Is a dir).*; expected an object with id$"):
         list(read_objects(tmp_path / name, EXPECTED))
-
-
-def test_the_text_is_that_of_the_first_key(tmp_path):
-    assert text_under({"b": "x", "a": "y"}, ("a", "b"), "f:1") == "y"
-    for record, got in (({"b": "x", "a": None}, "None"), ({"c": 1, "x" * 900: 1}, r"none \(the keys are \['c', 'xxx")):
-        with pytest.raises(UserError, match=rf"^f:1: expected a text under 'a' or 'b', got {got}") as said:
-            text_under(record, ("a", "b"), "f:1")
-        assert len(str(said.value)) < 300

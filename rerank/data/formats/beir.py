@@ -166,9 +166,9 @@ class BeirFolder:
             yield place, offset, self._document(record, place)
 
     def _document(self, record: dict[str, Any], place: str) -> Document:
-        doc_id, text = text_under(record, (self.id_key,), place), text_under(record, (self.text_key,), place)
+        doc_id, text = text_under(record, self.id_key, place), text_under(record, self.text_key, place)
         # BEIR's queries have no title, nor do some of its corpora.
-        title = "" if record.get(self.title_key) is None else text_under(record, (self.title_key,), place)
+        title = "" if record.get(self.title_key) is None else text_under(record, self.title_key, place)
         check_id(doc_id, place, f"the {self.id_key}")
         return Document(intern(doc_id), title, text)
 
