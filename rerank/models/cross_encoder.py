@@ -1,6 +1,7 @@
 """The cross-encoder: scores packed (query, passage) pairs and pools them into document scores."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -92,13 +93,9 @@ class CrossEncoder(nn.Module):
 
     def forward(self, inputs: Packed) -> Tensor:
         """(passages,) float32 scores, in one pass through the encoder. In training the inputs need seeds."""
-        if self.in_float32:
-            with torch.autocast(inputs.input_ids.device.type, enabled=False):
-                return self._scores(inputs)
-        return self._scores(inputs)
-
-    def _scores(self, inputs: Packed) -> Tensor:
-        return self._in_groups(self._group_scores, inputs)
+        device = inputs.input_ids.device.type
+        with torch.autocast(device, enabled=False) if self.in_float32 else nullcontext():
+            return self._in_groups(self._group_scores, inputs)
 
     def vectors(self, inputs: Packed) -> Tensor:
         """(passages, hidden) vectors of the tokens that the head reads."""

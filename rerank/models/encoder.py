@@ -88,6 +88,7 @@ class LoadedEncoder:
     last_token: LastTokenHead | None = None
 
 
+@quiet_transformers()  # this module checks what the loading reports say
 def load_encoder(name_or_folder: str) -> LoadedEncoder:
     """Loads the encoder in a folder, or of a name on huggingface.co, which is downloaded once into the cache.
 
@@ -95,11 +96,6 @@ def load_encoder(name_or_folder: str) -> LoadedEncoder:
     to be such a classifier. Raises UserError if it cannot be found, is neither, has several outputs, or if weights or
     special tokens are missing.
     """
-    with quiet_transformers():  # this module checks what the loading reports say
-        return _load_encoder(name_or_folder)
-
-
-def _load_encoder(name_or_folder: str) -> LoadedEncoder:
     import transformers
 
     folder = encoder_folder(name_or_folder)

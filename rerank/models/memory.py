@@ -26,6 +26,12 @@ ALLOCATOR_SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_
 """The variables that torch reads the settings of its allocator from; the first is the name since torch 2.9."""
 
 
+ONE_PASSAGE = (
+    "out of memory with one passage of {} tokens at a time; take a smaller encoder, fewer --encoder.max-doc-tokens, or "
+    "--training.gradient-checkpointing"
+)
+
+
 class DoesNotFitError(RuntimeError):
     """Memory ran out in work that needs the same memory whatever the budget is; the message is for the user."""
 
@@ -75,7 +81,8 @@ class TokenBudget:
                 if not is_out_of_memory(error):
                     raise
                 if self.tokens <= longest:
-                    raise UserError(_what_does_not_fit(error, longest)) from None
+                    told = str(error) if isinstance(error, DoesNotFitError) else ONE_PASSAGE.format(longest)
+                    raise UserError(told) from None
             # After the except block, so that the traceback's frames no longer hold their tensors.
             gc.collect()
             clear_device_cache()
@@ -98,12 +105,3 @@ def open_budget(tokens: int | Literal["auto"], device: torch.device) -> TokenBud
     if tokens != "auto":
         return TokenBudget(tokens)
     return TokenBudget(FIRST_TRIAL.get(device.type, FIRST_TRIAL["cpu"]), tried=False)
-
-
-def _what_does_not_fit(error: BaseException, longest: int) -> str:
-    if isinstance(error, DoesNotFitError):
-        return str(error)
-    return (
-        f"out of memory with one passage of {longest} tokens at a time; take a smaller encoder, fewer "
-        "--encoder.max-doc-tokens, or --training.gradient-checkpointing"
-    )

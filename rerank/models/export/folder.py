@@ -48,8 +48,7 @@ class ExportedCrossEncoder:
 
     is_padded = False
 
-    def __init__(self, folder: Path, facts: ExportFacts, graph: Graph) -> None:
-        self.folder = folder
+    def __init__(self, facts: ExportFacts, graph: Graph) -> None:
         self.settings = facts["settings"]
         self.precision: str = facts["precision"]
         self.pooling = facts["pooling"]
@@ -74,14 +73,8 @@ class ExportedCrossEncoder:
         return self
 
     def place(self, device: torch.device, autocast: Autocast, chosen: bool = False) -> list[str]:
-        """A line for a device, and for a precision that `auto` has not `chosen`, which a graph does not take."""
-        lines = []
-        if device.type != "cpu":
-            lines.append(f"{self.folder}: an exported graph runs on the CPU, not on {device}")
-        with autocast():
-            if torch.is_autocast_enabled(device.type) and not chosen:
-                lines.append(f"{self.folder}: the precision is that of the exported graph")
-        return lines
+        """Nothing to say: a graph runs on the CPU, in the precision that it was exported in."""
+        return []
 
 
 def write_export(
@@ -163,7 +156,7 @@ def open_export(name: str, template: str) -> tuple[ExportedCrossEncoder, Any, Ex
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     graph = FORMATS[facts["format"]].open_graph(folder, facts["precision"] == "int8")
-    return ExportedCrossEncoder(folder, facts, graph), tokenizer, facts
+    return ExportedCrossEncoder(facts, graph), tokenizer, facts
 
 
 def _read_facts(folder: Path) -> ExportFacts:
