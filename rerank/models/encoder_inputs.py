@@ -93,7 +93,7 @@ def _has_bert_layout(layer: Any) -> bool:
 def _cut_attended(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
     """Hook of the attention: the first tokens of what is attended to, in a pair with those of the residual.
 
-    The projection is not told the passages, and torch.compile takes no state that hooks share.
+    The projection is not told the passages.
     """
     passages = kwargs.get("passages")
     if passages is None:
