@@ -21,6 +21,7 @@ from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.json_files import read_json
 from rerank.utils.temporary import temporary_place
 
+DEVICE = "device.json"
 MOST_PARTS = 100
 """By default an interrupted command loses at most one hundredth of its work, …"""
 LEAST_TOKENS = 2**18
@@ -82,34 +83,23 @@ class Parts:
 
     def write(self, number: int, run: Run, device: dict[str, Any]) -> None:
         """Writes the facts of the device, and then the part."""
-        with atomic_write(self.file(number).with_suffix(".json")) as tmp:
+        with atomic_write(self.folder / DEVICE) as tmp:
             tmp.write_text(json.dumps(device), encoding="utf-8")
         write_run(self.file(number), run, self.facts["name"])
 
     def join(self) -> dict[str, Any]:
-        """Writes the run from its parts and returns the facts of the devices; one that differs is a list of its values.
+        """Writes the run from its parts and returns the facts of the device of the last one.
 
-        Raises UserError if a part is missing, and if the parts were scored in different precisions.
+        Raises UserError if a part is missing.
         """
         if self.missing():
             raise UserError(f"{self.folder}: parts were removed while others were scored; run the command again")
-        remedy = f"remove {self.folder} to score all parts again"
-        devices = [read_json(self.file(n).with_suffix(".json"), dict[str, Any], remedy) for n in self.numbers]
-        facts: dict[str, Any] = {}
-        for key in devices[0]:
-            values = [device.get(key) for device in devices]
-            different = [value for place, value in enumerate(values) if value not in values[:place]]
-            if len(different) > 1 and key in ("precision", "tf32"):
-                raise UserError(
-                    f"{self.folder}: its parts were scored with {key} {' and '.join(map(str, different))}; remove it, "
-                    "and score all parts on one kind of device or set --training.precision"
-                )
-            facts[key] = different if len(different) > 1 else different[0]
         with new_file(self.out) as out:
             for number in self.numbers:
                 with self.file(number).open("rb") as part:
                     shutil.copyfileobj(part, out)
-        return facts
+        device: dict[str, Any] = read_json(self.folder / DEVICE, dict[str, Any], f"remove {self.folder}")
+        return device
 
     def remove(self) -> None:
         """Removes the folder: other processes see all parts or none, also after a kill."""

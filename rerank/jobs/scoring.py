@@ -20,8 +20,7 @@ from rerank.models.scoring import pairs_of
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.collection import as_trained, open_trained_on
 from rerank.tasks.first_stage import first_stage_run, with_texts
-from rerank.tasks.text import TextDataset
-from rerank.tasks.text_model import truncation_summary
+from rerank.tasks.text import TextDataset, truncation_summary
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 

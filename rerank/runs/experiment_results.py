@@ -46,7 +46,6 @@ class FoldResults:
 
     @property
     def name(self) -> str:
-        """The fold's name, such as "1"."""
         return self.folder.name
 
     @functools.cached_property
@@ -57,7 +56,6 @@ class FoldResults:
 
     @functools.cached_property
     def facts(self) -> dict[str, Any]:
-        """The manifest."""
         return read_manifest(self.folder.manifest) if self.folder.manifest.is_file() else {}
 
     @functools.cached_property
@@ -90,7 +88,6 @@ class ExperimentResults:
 
     @property
     def name(self) -> str:
-        """The experiment's name."""
         return self.folder.name
 
     @functools.cached_property

@@ -21,6 +21,7 @@ from rerank.data.tokens import open_store
 from rerank.data.types import Candidates, Fold, Qrels, Run
 from rerank.losses import LABELS
 from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
+from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import score_candidates
 from rerank.runs.layout import CollectionFolder
@@ -28,7 +29,6 @@ from rerank.tasks.collection import recorded
 from rerank.tasks.first_stage import first_stage_facts
 from rerank.tasks.fold_lists import judgments_of, lists_of_fold, measured_candidates, texts_of, trainable_candidates
 from rerank.tasks.folds import drawn_final_fold, drawn_folds, fold_names_of, write_references
-from rerank.tasks.text_model import open_model, truncation_summary
 from rerank.training.device import precision_facts
 from rerank.training.gradients import Loss
 from rerank.training.objective import mean_loss
@@ -200,3 +200,31 @@ class TextTask:
             **precision_facts(self.accelerator, self.model),
             **({"template": self.model.template} if self.model.template else {}),
         }
+
+
+def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[CrossEncoder, Any, int]:
+    """The model of an encoder on its device, its tokenizer, and the tokens that fit into one passage."""
+    settings = config.encoder
+    model, tokenizer, max_length = open_cross_encoder(
+        encoder, settings.pooling, config.training.seed, settings.template, settings.lora_rank
+    )
+    model.splitting = Splitting(settings.passage_overlap, settings.title_tokens)
+    lines = model.place(accelerator.device, accelerator.autocast, config.training.precision == "auto")
+    if config.training.gradient_checkpointing:
+        model.checkpoint_activations()
+    if accelerator.is_main_process:
+        for line in lines:
+            log.info(line)
+        if model.is_padded:
+            log.info(f"{encoder}: {model.padding_reason}, so its passages are padded, in groups of similar length")
+    return model, tokenizer, max_length
+
+
+def truncation_summary(passages: PassageBuilder, max_doc_tokens: int) -> str:
+    """One line: how many documents and queries are longer than what the model sees of them."""
+    stats = passages.documents.statistics()
+    return (
+        f"{stats['documents']} candidate documents, {stats['documents_cut']} cut at {max_doc_tokens} tokens "
+        f"({stats['tokens_cut'] / max(1, stats['tokens']):.1%} of all tokens), {stats['documents_empty']} empty; "
+        f"{passages.truncated_queries()} of {len(passages.queries)} queries cut at {passages.max_tokens // 2} tokens"
+    )

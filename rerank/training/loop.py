@@ -42,7 +42,6 @@ def train(
     settings: TrainingSettings,
     accelerator: Accelerator,
     validate: Callable[[Run], float] | None,
-    epochs: int | None = None,
     show: bool = True,
 ) -> list[dict[str, Any]]:
     """Trains the model of `task` in place and returns one record per epoch (see `_train_epoch`).
@@ -64,7 +63,6 @@ def train(
             used; the rest is the task's.
         accelerator: the device and the processes; the epochs' records also go to its trackers.
         validate: gives the value of a run of the validation queries; None: there are none.
-        epochs: how many to train, if not all `settings.epochs`, over which the learning rates are scheduled.
         show: whether progress and a line for each epoch are shown.
 
     Raises:
@@ -72,7 +70,7 @@ def train(
             with validation but now goes without, or the reverse, or is of more epochs than are to be trained, or the
             checkpoint is not the one that was written.
     """
-    epochs = settings.epochs if epochs is None else epochs
+    epochs = settings.epochs
     optimizer = make_optimizer(task.parameter_groups(), settings.weight_decay)
     average = AveragedWeights(task.model, settings.average)
     show = show and accelerator.is_main_process

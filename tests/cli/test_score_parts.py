@@ -13,7 +13,7 @@ from rerank.jobs import rescore
 from rerank.jobs.parts import cut, default_parts
 from rerank.utils.files import file_hash
 from tests.support.processes import in_two_processes
-from tests.support.small_collection import failed, in_a_copy
+from tests.support.small_collection import in_a_copy
 
 CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
 RUN = "runs/towns/bm25.run"
@@ -109,18 +109,6 @@ def test_parts_of_another_model_or_other_settings_are_not_joined(there, monkeypa
     assert Path("out.run").read_bytes() != whole()
     assert first in folders()
     assert len(folders()) == 4
-
-
-def test_parts_of_two_precisions_are_not_joined(there, capsys, monkeypatch):
-    begin(monkeypatch, "--parts", "4", parts=3)
-    (parts,) = folders()
-    device = parts / "00003.json"
-    device.write_text(json.dumps(json.loads(device.read_text()) | {"precision": "bf16"}))
-    words = ["score", CHECKPOINT, RUN, "--out", "out.run", "--parts", "4"]
-    assert "its parts were scored with precision float32 and bf16" in failed(capsys, *words)
-    assert len(list(parts.glob("*.run"))) == 4
-    device.write_text("{")
-    assert f"{device}: not JSON" in failed(capsys, *words)
 
 
 def test_gzip_has_the_same_bytes(there):

@@ -29,7 +29,7 @@ from rerank.runs.manifest import changed_files, write_manifest
 from rerank.tasks.checks import check_encoder
 from rerank.tasks.collection import expect_text, recorded
 from rerank.tasks.first_stage import find_index, with_texts
-from rerank.tasks.text_model import open_model
+from rerank.tasks.text import open_model
 from rerank.training.device import exclusive, open_training_accelerator, precision_facts
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
