@@ -1,6 +1,5 @@
 """`rerank verify`: checks the results of a run folder against its files and manifests."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,11 +34,10 @@ class Verification(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """The errors, MEASURE over the test queries, and the files of other folders that are gone."""
+    """The errors, and MEASURE over the test queries."""
 
     errors: Sequence[str]
     value: str = ""
-    gone: Sequence[str] = ()
 
 
 def verify(folder: Path | str) -> Verification:
@@ -86,18 +84,15 @@ def _has_results(folder: FoldFolder) -> bool:
 
 
 def _verification(checks: dict[str, Checked | None]) -> Verification:
-    """The table and the lines below it; None is an unfinished fold."""
-    rows, gone = [["", MEASURE, ""]], defaultdict(list)
+    """The table and the line below it; None is an unfinished fold."""
+    rows = [["", MEASURE, ""]]
     for name, checked in checks.items():
         said = ("; ".join(checked.errors) or "holds") if checked else "not finished"
         rows.append([name, checked.value if checked else "", said])
-        if checked and checked.gone:
-            gone[", ".join(checked.gone)].append(name)
-    lines = [f"Missing, so not checked: {files} ({', '.join(names)})." for files, names in gone.items()]
     finished = [checked for checked in checks.values() if checked]
     failed = sum(bool(checked.errors) for checked in finished)
-    lines.append(f"{failed} of {len(finished)} fail." if failed else "Everything that is recorded holds.")
-    return Verification("\n".join([aligned(rows), "", *lines]) + "\n", not failed)
+    line = f"{failed} of {len(finished)} fail." if failed else "Everything that is recorded holds."
+    return Verification(f"{aligned(rows)}\n\n{line}\n", not failed)
 
 
 def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> Checked:
@@ -107,7 +102,7 @@ def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> 
     if folder.name not in (*folds, FINAL):
         return Checked([f"expected a fold of folds.json, {', '.join(folds)}; found {folder.name}"])
     errors: list[str] = []
-    value, gone = "", list[str]()
+    value = ""
     try:
         facts = read_manifest(folder.manifest, "outcome")
         fold = fold_of(facts["fold"])
@@ -116,8 +111,7 @@ def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> 
         for part in facts["outcome"]:
             mean, changed = _outcome(folder, facts, part, judged[part])
             value, errors = (mean if part == "test" else value), errors + changed
-        gone, changed = _inputs(folder, facts)
-        errors += changed
+        errors += _changed_inputs(folder, facts)
         if folder.name != FINAL:  # a final model has queries of its own
             errors += _changed_queries(facts["config"], folds[folder.name], fold)
         for part, expected in facts["qrels"].items():
@@ -127,7 +121,7 @@ def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> 
             errors.append(f"{file.name}, {key}: expected {recorded}, found {found}")
     except UserError as error:
         errors.append(str(error).removeprefix(f"{folder.path}/"))
-    return Checked(errors, value, gone)
+    return Checked(errors, value)
 
 
 def _outcome(folder: FoldFolder, facts: dict[str, Any], part: str, judged: Qrels) -> tuple[str, list[str]]:
@@ -145,22 +139,19 @@ def _outcome(folder: FoldFolder, facts: dict[str, Any], part: str, judged: Qrels
     return mean, [*_same_hash(run.name, recorded["sha256"], found["sha256"]), *of_means]
 
 
-def _inputs(folder: FoldFolder, facts: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """The input files of other folders that are gone, by their facts, and what differs in the others."""
-    gone: list[str] = []
-    errors: list[str] = []
-    elsewhere = [(fact, key) for fact, key in (("first_stage", "run"), ("training_lists", "file")) if fact in facts]
-    for fact, key in elsewhere:
-        file, made_here = Path(facts[fact][key]), fact == "first_stage" and not facts["config"]["first_stage"]["run"]
-        if made_here:
-            file = folder.experiment.collection.path / file.name  # the folder may have been moved
+def _changed_inputs(folder: FoldFolder, facts: dict[str, Any]) -> Iterator[str]:
+    """What differs in the first stage's run and in the file of training lists."""
+    for fact, key in (("first_stage", "run"), ("training_lists", "file")):
+        if fact not in facts:
+            continue
+        file = Path(facts[fact][key])
+        name = str(file)
+        if fact == "first_stage" and not facts["config"]["first_stage"]["run"]:
+            file, name = folder.experiment.collection.path / file.name, file.name  # the folder may have been moved
         if file.is_file():
-            errors += _same_hash(file.name if made_here else str(file), facts[fact]["sha256"], file_hash(file))
-        elif made_here:
-            errors.append(f"{file.name}: expected the first stage's run, found none")
+            yield from _same_hash(name, facts[fact]["sha256"], file_hash(file))
         else:
-            gone.append(f"{fact}: {file}")
-    return gone, errors
+            yield f"{name}: expected a file, found none"
 
 
 def _changed_queries(config: dict[str, Any], whole: Fold, recorded: Fold) -> Iterator[str]:

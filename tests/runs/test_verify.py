@@ -103,7 +103,7 @@ def instead(old, new):
         ("hinge/config.toml", instead(b"[training]", b"training"), FOLDS, "not TOML"),
         ("hinge/all.run", instead(b" Q0 d", b" Q0 x"), ["hinge/all.run"], "found 1 queries that differ: q"),
         ("bm25.run", instead(b" 1 ", b" 9 "), FOLDS, "bm25.run: expected SHA-256"),
-        ("bm25.run", None, FOLDS, "bm25.run: expected the first stage's run, found none"),
+        ("bm25.run", None, FOLDS, "bm25.run: expected a file, found none"),
         ("qrels.txt", instead(b"q0 0 d0-0 1", b"q0 0 d0-0 0"), FOLDS, "queries: expected SHA-256"),
         ("hinge/fold2", None, ["hinge/fold2", "hinge/all.run"], "expected a folder, as its queries are in all.run"),
     ],
@@ -167,7 +167,7 @@ def test_a_pretraining_is_checked(here, capsys):
     assert said[folder.name].startswith("checkpoint/model.safetensors: expected ")
 
 
-def test_a_first_stage_from_elsewhere_may_be_gone_but_not_changed(here, capsys):
+def test_a_first_stage_from_elsewhere_is_checked(here, capsys):
     shutil.copy(TOWNS / "bm25.run", "mine.run")
     main(command("--loss", "hinge", "--epochs", "1", "--fold", "1", "--name", "mine", "--first-stage.run", "mine.run"))
     assert facts_of(TOWNS / "mine" / "fold1")["java"] is None
@@ -176,9 +176,7 @@ def test_a_first_stage_from_elsewhere_may_be_gone_but_not_changed(here, capsys):
     assert code == 1
     assert "mine.run: expected SHA-256" in said["mine/fold1"]
     Path("mine.run").unlink()
-    code, _, below = verified(capsys, TOWNS / "mine")
-    assert code == 0
-    assert "Missing, so not checked: first_stage: mine.run (mine/fold1)." in below
+    assert "mine.run: expected a file, found none" in verified(capsys, TOWNS / "mine")[1]["mine/fold1"]
 
 
 def test_feature_vectors_fold_by_fold(tmp_path, capsys, monkeypatch):
