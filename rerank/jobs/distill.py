@@ -14,7 +14,7 @@ from rerank.jobs.train import train_folds
 from rerank.losses import LABELS
 from rerank.models.hub import CheckpointConfig, encoder_folder, file_hashes
 from rerank.runs.layout import ExperimentFolder
-from rerank.tasks.checks import check_settings
+from rerank.tasks.checks import check_training
 from rerank.tasks.collection import expect_text
 from rerank.tasks.dataset import open_dataset
 from rerank.tasks.first_stage import first_stage_run
@@ -61,17 +61,13 @@ def distill(config: Config, teacher: str, fold: str = "all", teacher_template: s
 
 def _check(config: Config, template: str) -> None:
     expect_text(config.collection.source)
-    check_settings(config)
+    check_training(config, "the teacher")
     if template:
         check_text_template(template, "--teacher-template")
     name = config.loss.name
     if LABELS[name] != "scores":
         expected = ", ".join(sorted(loss for loss, labels in LABELS.items() if labels == "scores"))
         raise UserError(f"--loss {name}: learns from judgments, not from a teacher's scores; expected {expected}")
-    if weight := config.encoder.first_stage_weight:
-        raise UserError(
-            f"--encoder.first-stage-weight {weight}: the lists have no first-stage scores to add; leave it out"
-        )
     if lists := config.training.lists:
         raise UserError(f"--training.lists {lists}: the teacher makes the lists; leave it out")
 

@@ -12,43 +12,39 @@ from rerank.training.tracking import check_tracker
 from rerank.utils.errors import UserError, nearest
 
 
-def check_training(config: Config) -> None:
+def check_training(config: Config, lists: str = "") -> None:
     """Raises UserError for settings of a training that no collection can make valid.
 
-    Among them are a loss whose labels the settings do not give, and training lists that cannot be used.
+    Among them are a loss whose labels the settings do not give, and training lists that cannot be used. `lists` says
+    where training lists will come from, if not from `--training.lists`.
     """
-    check_settings(config)
-    name, lists, weight = config.loss.name, config.training.lists, config.encoder.first_stage_weight
-    if lists and is_feature_source(source := config.collection.source):
+    validate(config)
+    open_loss(config.loss)
+    check_encoder(config)
+    check_tracker(config.training.track)
+    name, weight, source = config.loss.name, config.encoder.first_stage_weight, config.collection.source
+    lists = lists or config.training.lists
+    if config.training.measure != "loss":
+        measure_name(config.training.measure)
+    elif LABELS[name] == "scores":
+        raise UserError(
+            f"--training.measure loss: {name} needs a teacher's scores, which validation queries do not have; expected "
+            "a measure such as nDCG@20"
+        )
+    if lists and is_feature_source(source):
         raise UserError(
             f"--training.lists {lists}: {source} holds feature vectors, which are trained on their own lists; leave it "
             "out"
         )
     if lists and weight:
         raise UserError(
-            f"--encoder.first-stage-weight {weight:g}: the lists of --training.lists have no first-stage scores to "
-            "add; leave one of them out"
+            f"--encoder.first-stage-weight {weight:g}: training lists have no first-stage scores to add; leave it out"
         )
     if LABELS[name] == "scores" and not lists:
         raise UserError(
             f"--loss {name}: learns from a teacher's scores, not from judgments; give them with --training.lists, or "
             "use `rerank distill`"
         )
-
-
-def check_settings(config: Config) -> None:
-    """As `check_training`, but for the labels: `rerank distill` makes them."""
-    validate(config)
-    open_loss(config.loss)
-    check_encoder(config)
-    if config.training.measure != "loss":
-        measure_name(config.training.measure)
-    elif LABELS[config.loss.name] == "scores":
-        raise UserError(
-            f"--training.measure loss: {config.loss.name} needs a teacher's scores, which validation queries do not "
-            "have; expected a measure such as nDCG@20"
-        )
-    check_tracker(config.training.track)
 
 
 def check_encoder(config: Config) -> None:

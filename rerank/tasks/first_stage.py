@@ -107,17 +107,17 @@ def _check_run(file: Path, expected: Sequence[dict[str, str]], source: str) -> N
 
     A run of all queries serves those that are judged, as of a collection whose judgments came later.
     """
-    again, record = "remove it to retrieve again, or take another --output.folder", file.with_suffix(".json")
-    remedy = f"remove it and {file.name} to retrieve again"
-    if not record.exists():
-        raise UserError(f"{file}: has no {record.name} beside it, which says what it was retrieved from; {again}")
+    record, remedy = file.with_suffix(".json"), f"remove it and {file.name} to retrieve again"
     origin = read_json(record, dict[str, Any], remedy)
     try:
         changed = list(changes(file.parent, as_record({file.name: origin.pop("run", None)})))
     except ValueError as error:
         raise UserError(f"{record}: {error}; {remedy}") from error
     if origin not in expected:
-        raise UserError(f"{file}: retrieved from other documents or queries than those of {source}; {again}")
+        raise UserError(
+            f"{file}: retrieved from other documents or queries than those of {source}; remove it to retrieve again, "
+            "or take another --output.folder"
+        )
     if changed:
         raise UserError(f"{file.parent}: changed since it was retrieved: {changed[0]}; remove {file} to retrieve again")
 

@@ -16,7 +16,7 @@ from rerank.evaluation.significance import TESTS
 from rerank.losses import LABELS, LOSSES
 from rerank.models.pooling import POOLINGS
 from rerank.stages.base import STAGES, stage_kinds
-from rerank.tasks.checks import check_settings
+from rerank.tasks.checks import check_training
 from rerank.training.tracking import TRACKERS, check_tracker
 from rerank.utils import plugins
 from tests.support.small_collection import exit_code, failed
@@ -99,7 +99,7 @@ def run_of(*scores):
 
 
 def test_every_registry_has_what_an_installed_package_registers(installed):
-    check_settings(Config(loss="mine", encoder=EncoderSettings(pooling="mine")))
+    check_training(Config(loss="mine", encoder=EncoderSettings(pooling="mine")))
     check_tracker("mine")
     assert stage_kinds()["mine"].__name__ == "Mine"
     assert open_source("mine").queries == {"q": "drag"}

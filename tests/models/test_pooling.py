@@ -8,7 +8,7 @@ from rerank.config import Config, EncoderSettings
 from rerank.config.registered import describe_poolings
 from rerank.models.checkpoints import open_cross_encoder, open_trained_cross_encoder, save_cross_encoder
 from rerank.models.pooling import POOLINGS, pooling
-from rerank.tasks.checks import check_settings
+from rerank.tasks.checks import check_training
 from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_inputs, make_texts, scores_of
 from tests.support.tiny_encoders import make_encoder
@@ -73,11 +73,11 @@ def test_a_registered_pooling_is_used_and_saved_with_the_model(last, tmp_path):
 
 def test_the_setting_takes_every_registered_pooling(last, capsys):
     assert {*describe_poolings()} == {*POOLINGS} == {"mean", "first", "max", "sum", "softmax", "last"}
-    check_settings(Config(encoder=EncoderSettings(pooling="last")))
+    check_training(Config(encoder=EncoderSettings(pooling="last")))
     main(["train", "--help", "all"])
     assert "one of first, last, max, mean, softmax, sum" in " ".join(capsys.readouterr().out.replace("│", " ").split())
     with pytest.raises(UserError, match=r"--encoder.pooling lst: no such pooling; did you mean last\?"):
-        check_settings(Config(encoder=EncoderSettings(pooling="lst")))
+        check_training(Config(encoder=EncoderSettings(pooling="lst")))
 
 
 def test_an_unknown_pooling_is_one_line(tmp_path):

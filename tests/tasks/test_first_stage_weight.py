@@ -141,8 +141,8 @@ def test_lists_without_first_stage_scores_are_refused(here, capsys):
     Path("lists.jsonl").write_text('{"query_id": "q0", "doc_ids": ["d0-0", "d0-1"], "labels": [1, 0]}\n')
     weight = ["--encoder.first-stage-weight", "1"]
     said = failed(capsys, *command("--fold", "1", "--training.lists", "lists.jsonl", *weight))
-    assert "--encoder.first-stage-weight 1: the lists of --training.lists have no first-stage scores" in said
+    assert "--encoder.first-stage-weight 1: training lists have no first-stage scores" in said
     said = failed(capsys, "distill", str(CHECKPOINT), "--collection", "towns", "--fold", "1", *weight)
-    assert "--encoder.first-stage-weight 1.0: the lists have no first-stage scores" in said
+    assert "--encoder.first-stage-weight 1: training lists have no first-stage scores" in said
     said = failed(capsys, *command("--fold", "1", "--encoder.first-stage-weight", "-1"))
     assert "--encoder.first-stage-weight" in said
