@@ -33,7 +33,7 @@ COMMANDS = {
     "fuse": "Fuse runs into one, by reciprocal rank or by interpolation.\n\n"
     "The weights of an interpolation are given, or tuned on validation queries.",
     "pretrain": "Pre-train an encoder on pseudo-queries made from the documents.\n\n"
-    "Titles, sentences and keywords of a document are queries for it; neither queries nor judgments are read.\n\n"
+    "Titles and keywords of a document are queries for it; neither queries nor judgments are read.\n\n"
     "Example: rerank pretrain --collection my-collection --encoder microsoft/MiniLM-L12-H384-uncased",
     "train": "Fine-tune an encoder, or a network on feature vectors, and write the runs of the test queries.\n\n"
     "Finished folds are kept; the same command resumes an interrupted one.\n\n"
