@@ -8,6 +8,7 @@ from torch import Tensor
 
 from rerank.losses.inputs import prepare_inputs
 from rerank.losses.kernels.blocks import pair_sums, with_gradient
+from rerank.losses.kernels.hinge import hinge_sums
 from rerank.losses.registry import loss
 
 
@@ -16,6 +17,8 @@ def hinge(
     scores: Tensor, labels: Tensor, mask: Tensor | None = None, margin: float = 1.0, pairs: str = "all"
 ) -> Tensor:
     """Pairwise hinge loss: the mean over pairs of max(0, margin − (S_i − S_j)).
+
+    All pairs take O(N log N) per list, as they are counted instead of enumerated (`kernels.hinge`).
 
     Args:
         margin: difference of scores from which a pair costs nothing.
@@ -29,14 +32,12 @@ def hinge(
         raise ValueError(f"pairs must be all or matched, got {pairs}")
     if pairs == "matched":
         return _matched_hinge(scores, labels, mask, margin)
-
-    def cost(gaps: Tensor) -> tuple[Tensor, Tensor]:
-        costs = torch.relu(margin + gaps)
-        return costs, (costs > 0).to(costs.dtype)
-
-    # In float64, so that only scores at the kink decide what is there.
-    dtype = torch.promote_types(scores.dtype, torch.float32)
-    return _mean_over_pairs(cost, scores.double(), labels, mask).to(dtype)
+    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
+    with torch.no_grad():
+        sums, slopes, counts = hinge_sums(scores, labels, mask, margin)
+        counts = counts.clamp_min(1)
+        values, gradient = (sums / counts).to(scores.dtype), (slopes / counts[:, None]).to(scores.dtype)
+    return with_gradient(scores, values, gradient).masked_fill(degenerate, 0)
 
 
 @loss("ranknet")
