@@ -11,6 +11,9 @@ from typing import NamedTuple, TypedDict, TypeVar
 import numpy as np
 import torch
 
+from rerank.data.types import Judgments, Run
+from rerank.evaluation.evaluate import evaluate
+from rerank.evaluation.significance import mean_and_error
 from rerank.jobs.export import write_graph
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export.folder import FORMATS
@@ -28,6 +31,9 @@ FORMAT = "openvino"
 GRAPH, MEASURED = "graph", "measured.json"
 LEAST_TAU = 0.97
 """Kendall's τ of the rankings in the model's precision and in int8, the mean over queries."""
+MEASURE = "nDCG@10"
+MOST_LOST = 0.005
+"""The part of the measure that int8 may lose, more than by chance: by a standard error."""
 LEAST_GAIN = 1.1
 """How many times as fast int8 must be."""
 TRIES = 2
@@ -39,11 +45,12 @@ LONG, CHARACTERS = 800, 1500
 
 
 class Sample(NamedTuple):
-    """Queries with their candidates: query_id -> text, query_id -> doc_id -> text."""
+    """Queries with their candidates: query_id -> text, query_id -> doc_id -> text; and the judgments, {} without."""
 
     name: str
     queries: Mapping[str, str]
     documents: Mapping[str, Mapping[str, str]]
+    qrels: Judgments
 
 
 class Measured(TypedDict):
@@ -106,10 +113,13 @@ def _compare(exact: Reranker, rounded: Reranker, sample: Sample) -> Measured:
     from scipy.stats import kendalltau  # takes half a second
 
     ratios, taus = [], []
+    runs: tuple[Run, Run] = ({}, {})
     for query_id in progress(sample.documents, len(sample.documents), f"comparing int8 with {exact.scorer.precision}"):
         query, texts = sample.queries[query_id], list(sample.documents[query_id].values())
         scores, seconds = zip(*(_timed(model, query, texts) for model in (exact, rounded)), strict=True)
         ratios.append(seconds[0] / seconds[1])
+        for run, of_model in zip(runs, scores, strict=True):
+            run[query_id] = dict(zip(sample.documents[query_id], of_model.tolist(), strict=True))
         tau = kendalltau(*scores).statistic
         taus += [float(tau)] if np.isfinite(tau) else []  # it is not a number for one document, and for equal scores
     gain, tau = statistics.median(ratios), statistics.fmean(taus) if taus else 1.0
@@ -118,6 +128,13 @@ def _compare(exact: Reranker, rounded: Reranker, sample: Sample) -> Measured:
         refused = f"int8 is {gain:.2f} times as fast here"
     elif tau < LEAST_TAU:
         refused = f"int8 ranks otherwise, with Kendall's tau {tau:.3f}, expected {LEAST_TAU} or more"
+    elif qrels := {query_id: sample.qrels[query_id] for query_id in sample.documents if query_id in sample.qrels}:
+        before, after = (evaluate(qrels, run, [MEASURE])[MEASURE] for run in runs)
+        lost, error = mean_and_error([before[query_id] - after[query_id] for query_id in before])
+        mean = statistics.fmean(before.values())
+        error = error if len(before) > 1 else 0.0
+        if lost - error > MOST_LOST * mean:
+            refused = f"int8 loses {lost:.4f} ± {error:.4f} of {MEASURE} {mean:.4f}, {len(qrels)} queries"
     return Measured(refused=refused, gain=gain, tau=tau)
 
 
@@ -146,7 +163,7 @@ def texts_of_python() -> Sample:
         str(place): {str(shift): found[(place + shift) % len(found)][1] for shift in range(DOCUMENTS)}
         for place in chosen
     }
-    return Sample("Python's help", queries, documents)
+    return Sample("Python's help", queries, documents, {})
 
 
 def evenly_spaced(items: Sequence[Item], count: int) -> list[Item]:

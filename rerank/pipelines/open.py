@@ -123,4 +123,4 @@ def candidates_of(pipeline: Pipeline) -> Sample | None:
         for query_id in queries
         if found.get(query_id)
     }
-    return Sample(world.collection.name, queries, documents) if documents else None
+    return Sample(world.collection.name, queries, documents, world.collection.qrels) if documents else None
