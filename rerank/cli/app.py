@@ -22,7 +22,7 @@ app = App(
 COMMANDS = {
     "demo": "Run the whole pipeline on a small generated collection.\n\n"
     "BM25, training with two losses on three folds, the table; two to four minutes, no network.",
-    "doctor": "Check that Java, the packages, the GPU and the disk are ready.\n\n"
+    "doctor": "Check that Java, the packages and the GPU are ready.\n\n"
     "A collection and an encoder are checked if they are given. Exit code 1 if something is missing.",
     "fit": "Fit the best pipeline for a collection and its judgments, as one folder that searches and serves.\n\n"
     "BM25, a bi-encoder, feedback, fusion, late interaction and a query adapter are cross-validated; what gains "

@@ -1,6 +1,5 @@
 """`rerank doctor`: checks the installation, and the collection and the encoder that it is given."""
 
-import shutil
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
@@ -25,11 +24,10 @@ from rerank.utils.plugins import load_plugins, plugin_versions
     "encoder.name",
     "training.device",
     "training.precision",
-    "output.folder",
     defaults={"collection.source": "", "encoder.name": ""},
 )
 def doctor(*, config: Config) -> None:
-    """Checks Java, the packages, the GPU and the disk, and what is named; exit code 1 if something is missing."""
+    """Checks Java, the packages, the GPU, and what is named; exit code 1 if something is missing."""
     sys.exit(0 if examine(config) else 1)
 
 
@@ -46,7 +44,7 @@ def examine(config: Config) -> bool:
         parts |= {"collection": lambda: _collection(config), "first stage": lambda: _first_stage(config)}
     if config.encoder.name and "Java" in parts:
         parts["encoder"] = lambda: _encoder(config)
-    parts |= {"device": lambda: _device(config), "disk": lambda: _disk(Path(config.output.folder))}
+    parts["device"] = lambda: _device(config)
     ready = True
     for name, describe in parts.items():
         try:
@@ -98,8 +96,3 @@ def _device(config: Config) -> str:
     from rerank.training.device import describe_device
 
     return describe_device(config.training.device, config.training.precision)
-
-
-def _disk(folder: Path) -> str:
-    existing = next(parent for parent in [folder.resolve(), *folder.resolve().parents] if parent.is_dir())
-    return f"{shutil.disk_usage(existing).free / 2**30:.0f} GiB free at {existing}"

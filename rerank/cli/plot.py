@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.utils.parameters import FilePath, PathText
+from rerank.utils.parameters import FilePath
 from rerank.utils.progress import print_result
 
 
@@ -15,7 +15,6 @@ def plot(
     out: FilePath,
     measure: str = "nDCG@20",
     qrels: Path | None = None,
-    collection: PathText = "",
 ) -> None:
     """Writes a chart of the report as a file for a paper.
 
@@ -31,11 +30,7 @@ def plot(
         The measure of the chart, such as nDCG@20 or AP.
     qrels
         Of run files: their judgments [default: the qrels.txt near the runs].
-    collection
-        Of run files: an ir_datasets id or a folder, whose queries' texts an SVG file shows.
     """
-    from rerank.data.collections import open_collection
     from rerank.reports.charts.plot import plot
 
-    texts = (lambda: open_collection(collection).queries) if collection else dict
-    print_result(plot(chart, paths, out, measure, qrels, texts))
+    print_result(plot(chart, paths, out, measure, qrels))

@@ -10,7 +10,7 @@ from tests.support.small_collection import exit_code
 def test_the_doctor_says_what_is_ready_and_what_is_not(here, capsys):
     assert exit_code("doctor", "--config", "towns.toml") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["ready"] * 7
+    assert [line.split()[0] for line in lines] == ["ready"] * 6
     assert "15 queries, 15 of them judged" in lines[2]
     Path("new.tsv").write_text("n1\tgood\n")
     shutil.rmtree("towns/qrels")
@@ -26,7 +26,7 @@ def test_without_a_collection_it_checks_the_installation(tmp_path, capsys, monke
     monkeypatch.chdir(tmp_path)
     assert exit_code("doctor", "--device", "cpu") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[:2] for line in lines] == [["ready", part] for part in ("Java", "packages", "device", "disk")]
+    assert [line.split()[:2] for line in lines] == [["ready", part] for part in ("Java", "packages", "device")]
     assert "torch 2." in lines[1]
 
 

@@ -75,8 +75,6 @@ def test_run_files_have_the_charts_of_the_experiment_that_wrote_them(folder, tmp
     files = [str(first), str(folder / "good" / "all.run"), "--qrels", str(folder / "qrels.txt")]
     main(["plot", chart, *files, "--out", out])
     assert (tmp_path / "chart.svg").read_text() == expected
-    main(["plot", chart, *files, "--out", out, "--collection", str(tmp_path / "towns")])
-    assert ("<title>q1: " in (tmp_path / "chart.svg").read_text()) == (chart == "gain")
 
 
 def test_wrong_run_files_are_one_line(folder, tmp_path, capsys):

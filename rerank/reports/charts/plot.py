@@ -45,18 +45,11 @@ CHARTS = {
 """All but the first show one experiment; all but the learning curves need nothing but runs and judgments."""
 
 
-def plot(
-    name: str,
-    paths: Sequence[Path],
-    out: Path,
-    measure: str = "nDCG@20",
-    qrels: Path | None = None,
-    queries: Callable[[], dict[str, str]] = dict,
-) -> Path:
+def plot(name: str, paths: Sequence[Path], out: Path, measure: str = "nDCG@20", qrels: Path | None = None) -> Path:
     """Writes a chart as PDF, SVG or PNG; returns the file.
 
     `paths` are runs/<collection>, or an experiment in it; or run files, of which the first is compared with, and
-    `qrels` and `queries` their judgments and the texts of their queries.
+    `qrels` their judgments.
     Raises UserError for an unknown chart or suffix, a file that cannot be written, or no data for the chart.
     """
     if name not in CHARTS:
@@ -69,7 +62,6 @@ def plot(
             others = ", ".join(chart for chart in CHARTS if chart != LEARNING)
             raise UserError(f"plot {name}: needs the folder of an experiment; run files have {others}")
         results = compared_with_first(RunFiles.read(paths), qrels, measure)
-        results.queries.update(queries())
     else:
         results = read_results(paths[0], measure)
     shown = [] if name == DEPTH else results.experiments
