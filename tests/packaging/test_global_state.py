@@ -56,7 +56,7 @@ def use():
                     deterministic=True))
     folder = rerank.train(config, fold="1")
     checkpoint = str(folder.fold("1").checkpoint)
-    export_checkpoint(config, checkpoint, Path("int8"), "openvino", True, folder.fold("1").test_run)
+    export_checkpoint(config.encoder, checkpoint, Path("int8"), "openvino", True)
     for model in (checkpoint, "int8"):
         rerank.Reranker.load(model).rank("amber0", ["amber0 good", "bad"])
 
