@@ -12,9 +12,9 @@ from rerank.data.splitting import NOTHING_SHARED
 from rerank.models.dropout import seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder
 from rerank.models.encoder_inputs import bucket_by_length, device_offsets, packed, padded
-from rerank.models.gpu import SMALL, Autocast, has_flash_attention
+from rerank.models.gpu import FARTHEST, SMALL, Autocast, has_flash_attention
 from rerank.models.heads import Float32Linear
-from rerank.models.packing import pack, packing_error
+from rerank.models.packing import pack, packing_error, rounding_error
 from rerank.models.pooling import POOLINGS
 from rerank.utils.errors import UserError, nearest
 
@@ -54,7 +54,8 @@ class CrossEncoder(nn.Module):
     def place(self, device: torch.device, autocast: Autocast, chosen: bool = False) -> list[str]:
         """Moves the model to a device, and tries its attention and its precision there.
 
-        `chosen` is whether the precision is the choice of `auto`. On a CPU a SMALL model then computes in float32.
+        `chosen` is whether the precision is the choice of `auto`. On a CPU a model that is SMALL, or whose values
+        differ too much from those in float32, then computes in float32.
 
         On a GPU packed passages go through FlashAttention where it runs; they are compared with padded ones in the
         precision that `autocast` gives. If they differ, attention runs in groups of passages (SDPA), and if those
@@ -64,8 +65,9 @@ class CrossEncoder(nn.Module):
             A line for each way that was tried and is not taken.
         """
         self.to(device)
-        size = sum(parameter.numel() for parameter in self.parameters())
-        self.in_float32 = chosen and device.type == "cpu" and size < SMALL
+        self.in_float32 = False
+        if device.type == "cpu" and chosen:
+            return self._choose_float32(autocast)
         if device.type == "cpu" or self.is_padded:
             return []
         lines = []
@@ -79,6 +81,18 @@ class CrossEncoder(nn.Module):
             self.padding_reason = f"packed passages cannot be used on {device}: {reason}"
             lines.append(self.padding_reason)
         return lines
+
+    def _choose_float32(self, autocast: Autocast) -> list[str]:
+        """Sets `in_float32` for a model that it is better for; a line if its values differ in the run's precision."""
+        with autocast():
+            half = torch.is_autocast_enabled("cpu")
+        if not half:
+            return []
+        self.in_float32 = sum(parameter.numel() for parameter in self.parameters()) < SMALL
+        if self.in_float32 or (difference := rounding_error(self, autocast)) <= FARTHEST:
+            return []
+        self.in_float32 = True
+        return [f"computed in float32: in bf16 the values of this model differ by {difference:.1g}"]
 
     @property
     def settings(self) -> dict[str, Any]:

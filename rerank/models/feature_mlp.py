@@ -7,6 +7,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from accelerate import Accelerator
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from rerank.batches.features import Vectors, rows_of, vectors
 from rerank.data.letor.store import FeatureSet
 from rerank.data.types import Qrels, Run
-from rerank.models.gpu import full_float32
+from rerank.models.batchnorm_head import batchnorm_head
 from rerank.models.scoring import check_finite
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json
@@ -46,7 +47,7 @@ class FeatureMLP(nn.Module):
     """
 
     in_float32 = True
-    """Whatever the precision of a run: in bf16 all scores would take a dozen values."""
+    """Whatever the precision of a run: `batchnorm_head` has all its products."""
 
     def __init__(self, features: int, hidden: int, seed: int, transform: Transform = "none") -> None:
         super().__init__()
@@ -58,7 +59,6 @@ class FeatureMLP(nn.Module):
             self.hidden_norm = nn.BatchNorm1d(hidden)
             self.output = nn.Linear(hidden, 1)
 
-    @full_float32()
     def forward(self, inputs: Vectors) -> Tensor:
         """(documents,) float32 scores."""
         if self.training and len(inputs.features) == 1:  # one document has no variance, and its list has no loss
@@ -69,9 +69,14 @@ class FeatureMLP(nn.Module):
         features = inputs.features
         if self.transform == "log1p":
             features = features.sign() * features.abs().log1p()
-        with torch.autocast(features.device.type, enabled=False):
-            hidden = self.hidden_norm(self.hidden_layer(self.input_norm(features)).relu())
-            return self.output(hidden)[:, 0]  # type: ignore[no-any-return]
+        first, layer = self.input_norm, self.hidden_layer
+        mean, variance = first.get_buffer("running_mean"), first.get_buffer("running_var")
+        normed = F.batch_norm(
+            features, mean, variance, training=self.training, momentum=first.momentum or 0.0, eps=first.eps
+        )
+        # The first batch norm's scale and shift are folded into the hidden layer, which is smaller than the batch.
+        weight, bias = layer.weight * first.weight, layer.bias + (layer.weight * first.bias).sum(dim=1)
+        return batchnorm_head(normed, weight, bias, self.hidden_norm, self.output)
 
 
 def save_feature_mlp(model: FeatureMLP, folder: Path) -> None:

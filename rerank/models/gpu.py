@@ -1,7 +1,12 @@
-"""What the device of this machine can do: whether torch finds its GPU, in which precision, with which attention."""
+"""What the device of this machine can do: whether torch runs on its GPU, in which precision, with which attention."""
 
 import contextlib
+import functools
 import os
+import re
+import shutil
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -22,24 +27,30 @@ AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 FAST_HALF = (7, 0)
 """The compute capability from which float16 is faster than float32 (Volta)."""
 
+FASTER_BF16 = 1.5
+"""How many times as fast as in float32 a CPU multiplies in bf16 if it has instructions for it: 2 to 9 times."""
+
 SMALL = 2_000_000
 """Parameters of a model that bf16 and int8 make no faster on a CPU."""
+
+FARTHEST = 0.05
+"""The largest difference of vectors in bf16 from float32, relative to the largest value; rounding gives about 0.01."""
+
+PRODUCT = (128, 768)
+"""Rows and columns of the product that compares them: 0.15 Gflop."""
 
 FLASH_ATTENTION = (8, 0)
 """The compute capability from which torch's FlashAttention runs (Ampere)."""
 
 
-DEVICES = Path("/dev")
-"""Where Linux has a file for each NVIDIA GPU."""
-
-
-def unusable_gpu() -> str:
-    """Why torch does not find this machine's NVIDIA GPU; "" if it does, and if there is none.
+def unusable_gpu(index: int = 0) -> str:
+    """Why torch cannot run on this machine's NVIDIA GPU of that number; "" if it can, and if there is none.
 
     A GPU that CUDA_VISIBLE_DEVICES hides is none.
     """
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1")
-    if torch.cuda.is_available() or hidden or not any(DEVICES.glob("nvidia[0-9]*")):
+    if torch.cuda.is_available():
+        return missing_architecture(index)
+    if not _has_nvidia_gpu():
         return ""
     if torch.version.cuda is None:
         return f"this PyTorch, {torch.__version__}, is built without CUDA; install a build with it (pytorch.org)"
@@ -53,10 +64,10 @@ def unusable_gpu() -> str:
 def usable_device(device: str | torch.device | None) -> torch.device:
     """The device; for None a CUDA GPU if there is one, and otherwise the CPU.
 
-    Raises UserError if torch does not find the NVIDIA GPU of this machine.
+    Raises UserError if torch cannot run on the NVIDIA GPU of this machine.
     """
     target = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if (device is None or target.type == "cuda") and (reason := unusable_gpu()):
+    if (device is None or target.type == "cuda") and (reason := unusable_gpu(target.index or 0)):
         raise UserError(
             f"device {device}: PyTorch cannot run on the NVIDIA GPU of this machine: {reason.rstrip('.')}; "
             'device="cpu" takes the CPU'
@@ -64,17 +75,57 @@ def usable_device(device: str | torch.device | None) -> torch.device:
     return target
 
 
+def missing_architecture(index: int) -> str:
+    """Why this build of torch has no code for the GPU of that number; "" if it has.
+
+    Code for sm_XY runs on GPUs of capability X.Y and of later minor versions; code for sm_XYa on X.Y alone; compute_XY
+    is compiled for every later GPU when it is loaded.
+    """
+    built = torch.cuda.get_arch_list()
+    if torch.version.hip or not built:
+        return ""
+    capability = torch.cuda.get_device_capability(index)
+    for name in built:
+        found = re.fullmatch(r"(sm|compute)_(\d+)(\d)([a-z]?)", name)
+        if found is None:
+            continue
+        code = int(found[2]), int(found[3])
+        later = capability > code and (found[1] == "compute" or capability[0] == code[0])
+        if capability == code or (later and not found[4]):
+            return ""
+    return (
+        f"it has compute capability {capability[0]}.{capability[1]}, and this PyTorch, {torch.__version__}, is built "
+        f"for {', '.join(built)}; install a build for it (pytorch.org)"
+    )
+
+
+def _has_nvidia_gpu() -> bool:
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1"):
+        return False
+    if any(Path("/dev").glob("nvidia[0-9]*")):
+        return True
+    command = shutil.which("nvidia-smi")  # without such files in WSL and on Windows
+    if command is None:
+        return False
+    try:
+        listed = subprocess.run([command, "-L"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return listed.stdout.startswith("GPU ")
+
+
 def choose_precision(precision: Precision, device: torch.device, flag: str = "--training.precision") -> str:
     """The precision of a run on a device: float32, bf16 or fp16.
 
-    "auto" is bf16 on GPUs and CPUs that have it in hardware, fp16 on Volta and Turing, and otherwise float32: older
-    GPUs compute float16 slowly, and nobody has measured Apple's. Raises UserError for a precision that the device does
-    not have.
+    "auto" is bf16 on GPUs that have it in hardware and on CPUs whose products it makes faster (see `bf16_gain`), fp16
+    on Volta and Turing, and otherwise float32: older GPUs compute float16 slowly, and nobody has measured Apple's. Of
+    several processes on CPUs each would measure for itself, so that is float32 too. Raises UserError for a precision
+    that the device does not have.
     """
     native = device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
     if precision == "auto":
-        if device.type == "cpu":
-            return "bf16" if multiplies_bf16() else "float32"
+        if device.type == "cpu" and "LOCAL_RANK" not in os.environ:
+            return "bf16" if bf16_gain() >= FASTER_BF16 else "float32"
         if device.type != "cuda":
             return "float32"
         return "bf16" if native else "fp16" if torch.cuda.get_device_capability(device) >= FAST_HALF else "float32"
@@ -87,9 +138,31 @@ def choose_precision(precision: Precision, device: torch.device, flag: str = "--
     return precision
 
 
-def multiplies_bf16() -> bool:
-    """Whether the CPU has instructions for products in bf16, which are 2 to 9 times as fast as float32's."""
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+@functools.cache
+def bf16_gain() -> float:
+    """How many times as fast as in float32 a thread of the CPU multiplies matrices in bf16; it takes about 0.1 s.
+
+    The times are those that the thread computes, so other work on the machine does not change which is faster. Where
+    bf16 is far slower, as without instructions for it, two rounds are enough.
+    """
+    seconds: dict[torch.dtype, float] = {}
+    rows, columns = PRODUCT
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.inference_mode():
+            factors = {kind: torch.ones(rows, columns, dtype=kind) for kind in (torch.float32, torch.bfloat16)}
+            weights = {kind: torch.ones(columns, columns, dtype=kind) for kind in factors}
+            for number in range(10):  # the first one chooses kernels
+                for kind, factor in factors.items():
+                    start = time.thread_time()
+                    torch.mm(factor, weights[kind])
+                    seconds[kind] = min(time.thread_time() - start, seconds.get(kind, float("inf")))
+                if number and seconds[torch.bfloat16] > 2 * seconds[torch.float32]:
+                    break
+    finally:
+        torch.set_num_threads(threads)
+    return seconds[torch.float32] / seconds[torch.bfloat16]
 
 
 def has_flash_attention(device: torch.device) -> bool:

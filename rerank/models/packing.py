@@ -138,6 +138,16 @@ def packing_error(model: Any, autocast: Autocast) -> str:
     return ""
 
 
+@torch.no_grad()
+def rounding_error(model: Any, autocast: Autocast) -> float:
+    """The largest difference of the vectors of passages in this precision from float32, relative to the largest."""
+    inputs = _probe(model)
+    with in_mode(model.encoder, training=False):
+        exact = model.vectors(inputs)
+        with autocast():
+            return relative_difference(exact, model.vectors(inputs))
+
+
 def _probe(model: Any, lengths: Sequence[int] = PROBE_LENGTHS) -> Packed:
     vocab_size = model.encoder.config.get_text_config().vocab_size
     return probe_passages(model.pad_id, vocab_size, model.max_length, lengths).to(next(model.parameters()).device)

@@ -11,7 +11,7 @@ from torch import Tensor
 from rerank.batches.batch import Packed
 from rerank.models.encoder import positions
 from rerank.models.encoder_inputs import packed, padded
-from rerank.models.gpu import SMALL, Precision, choose_precision
+from rerank.models.gpu import FARTHEST, SMALL, Precision, choose_precision
 from rerank.models.packed_attention import IMPLEMENTATION, UnsupportedAttentionError, register_attention
 from rerank.models.packing import PROBE_LENGTHS, TOLERANCE, probe_passages, relative_difference
 
@@ -21,16 +21,15 @@ CPU = torch.device("cpu")
 def quicken(model: torch.nn.Module, precision: Precision) -> None:
     """Makes the encoder of a model on the CPU compute in `precision`.
 
-    "auto" is bf16 where the processor multiplies it faster, for an encoder that is not SMALL. In bf16 sums of
-    residuals, layer norms and pooling are float32, and padding is left out. Raises UserError for a precision that CPUs
-    do not have.
+    "auto" is bf16 where the processor multiplies it faster, for an encoder that is not SMALL and whose vectors stay the
+    same but for rounding. In bf16 sums of residuals, layer norms and pooling are float32, and padding is left out.
+    Raises UserError for a precision that CPUs do not have.
     """
     from transformers import PreTrainedModel
 
     chosen = choose_precision(precision, CPU, "precision")
     body = next((module for module in model.modules() if isinstance(module, PreTrainedModel)), None)
-    size = sum(weight.numel() for weight in model.parameters())
-    if body is not None and chosen == "bf16" and (precision != "auto" or size >= SMALL):
+    if body is not None and chosen == "bf16" and (precision != "auto" or _gains_in_bf16(body)):
         _leave_out_padding(body)
         _compute_in_bf16(body)
     for module in model.modules():
@@ -85,6 +84,15 @@ def _packing(own: Callable[..., Any], first_position: int) -> Callable[..., Any]
         return type(out)(last_hidden_state=grid)
 
     return forward
+
+
+def _gains_in_bf16(body: Any) -> bool:
+    """Whether a model is large enough to gain, and its vectors are those in float32 but for rounding."""
+    if sum(weight.numel() for weight in body.parameters()) < SMALL:
+        return False
+    expected = _vectors(body)
+    with torch.autocast("cpu", torch.bfloat16):
+        return relative_difference(expected, _vectors(body)) <= FARTHEST
 
 
 def _compute_in_bf16(body: Any) -> None:

@@ -14,7 +14,7 @@ from rerank.data.trec import read_run
 from rerank.jobs import train
 from rerank.models.memory import ALLOCATOR_SETTINGS
 from rerank.training import loop
-from tests.support.fake_cards import hide_card
+from tests.support.fake_cards import insert_card
 from tests.support.processes import in_two_processes
 from tests.support.small_collection import command, exit_code, failed, run_beside_another, write_qrels
 
@@ -125,12 +125,12 @@ def test_other_texts_of_the_judged_queries_train_and_are_in_the_report(there, ca
 
 
 def test_no_command_takes_the_cpu_for_a_card_that_torch_cannot_use(here, capsys, monkeypatch):
-    hide_card(monkeypatch, here)
+    insert_card(monkeypatch, "Tesla K80", (3, 7))
     score = ["score", "encoder", "runs/towns/bm25.run", "--collection", "towns", "--out", "out.run"]
     pretrain = ["pretrain", "--collection", "towns", "--encoder", "encoder", "--out", "pretrained"]
     distill = ["distill", "encoder", "--student", "encoder", "--collection", "towns"]
     for words in (command("--fold", "1"), score, pretrain, distill):
-        assert "cannot run on the NVIDIA GPU of this machine: this PyTorch" in failed(capsys, *words)
+        assert "cannot run on the NVIDIA GPU of this machine: it has compute capability 3.7" in failed(capsys, *words)
 
 
 def test_matched_pairs_are_trained_with(here):

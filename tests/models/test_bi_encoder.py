@@ -88,7 +88,7 @@ def test_a_plain_encoder_gives_the_mean_of_its_tokens_and_says_so(plain, caplog,
 @pytest.mark.parametrize(("asked", "limits", "precision"), BF16_CASES)
 @pytest.mark.parametrize("kind", ["bert", "roberta", "modernbert", "mpnet"])  # the last one is padded
 def test_bf16_is_used_where_it_is_asked_for_and_where_it_gains(kind, tmp_path, monkeypatch, asked, limits, precision):
-    monkeypatch.setattr("rerank.models.gpu.multiplies_bf16", lambda: True)
+    monkeypatch.setattr("rerank.models.gpu.bf16_gain", lambda: 4.0)
     for name, value in limits.items():
         monkeypatch.setattr(quick_bodies, name, value)
     folder = make_encoder(kind, tmp_path / kind, WORDS, max_positions=24)

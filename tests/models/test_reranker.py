@@ -16,7 +16,7 @@ from rerank.models.reranker import Ranked
 from rerank.retrieval.bm25 import retrieve
 from rerank.utils.errors import UserError
 from tests.models.tiny import BF16_CASES
-from tests.support.fake_cards import hide_card
+from tests.support.fake_cards import insert_card
 from tests.support.small_collection import command
 from tests.support.small_world import WORDS, make_texts
 from tests.support.tiny_encoders import make_cross_encoder, make_encoder
@@ -96,8 +96,8 @@ def test_scores_do_not_depend_on_the_budget_which_halves_when_memory_runs_out(fo
 
 
 @pytest.mark.parametrize(("asked", "limits", "precision"), BF16_CASES)
-def test_bf16_is_used_where_it_is_asked_for_and_where_it_gains(folder, monkeypatch, asked, limits, precision):
-    monkeypatch.setattr("rerank.models.gpu.multiplies_bf16", lambda: True)
+def test_bf16_is_used_where_it_is_asked_for_and_where_it_gains(folder, monkeypatch, caplog, asked, limits, precision):
+    monkeypatch.setattr("rerank.models.gpu.bf16_gain", lambda: 4.0)
     for name, value in limits.items():
         monkeypatch.setattr(cross_encoder, name, value)
     exact = Reranker.load(folder, device="cpu", precision="float32").score("fjord", DOCUMENTS)
@@ -105,6 +105,7 @@ def test_bf16_is_used_where_it_is_asked_for_and_where_it_gains(folder, monkeypat
     difference = np.abs(reranker.score("fjord", DOCUMENTS) - exact).max()
     assert (reranker.scorer.precision, difference > 0) == (precision, precision == "bf16")
     assert difference < 0.1
+    assert ("computed in float32: in bf16 the values of this model differ by" in caplog.text) == ("FARTHEST" in limits)
 
 
 def test_queries_that_the_collection_does_not_have_are_skipped(home, monkeypatch, caplog):
@@ -133,10 +134,10 @@ def test_a_collection_without_judgments_and_with_new_queries_is_re_ranked(here):
         }
 
 
-def test_a_card_that_torch_does_not_find_is_an_error(folder, monkeypatch, tmp_path):
-    hide_card(monkeypatch, tmp_path)
+def test_a_card_that_torch_cannot_run_on_is_an_error(folder, monkeypatch):
+    insert_card(monkeypatch, "Tesla K80", (3, 7))
     for device in (None, "cuda", "cuda:0"):
-        with pytest.raises(UserError, match=r'the NVIDIA GPU of this machine: this PyTorch.*; device="cpu" takes the'):
+        with pytest.raises(UserError, match=r'the NVIDIA GPU of this machine: it has .* 3.7.*; device="cpu" takes the'):
             Reranker.load(folder, device=device)
     assert Reranker.load(folder, device="cpu").scorer.device.type == "cpu"
 

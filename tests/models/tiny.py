@@ -10,6 +10,7 @@ BF16_CASES = [
     ("bf16", {}, "bf16"),
     ("auto", {"SMALL": 0}, "bf16"),
     ("auto", {}, "float32"),  # a small model
+    ("auto", {"SMALL": 0, "FARTHEST": 1e-6}, "float32"),  # a model whose values differ
 ]
 """A precision that is asked for on a CPU that gains by bf16, limits of the module that chooses, and the choice."""
 

@@ -14,7 +14,7 @@ from rerank.models.gpu import AUTOCAST
 from rerank.training import device
 from rerank.training.device import arithmetic
 from rerank.utils.errors import UserError
-from tests.support.fake_cards import hide_card, insert_card
+from tests.support.fake_cards import insert_card
 from tests.support.small_collection import command
 
 
@@ -45,7 +45,7 @@ def opened(monkeypatch):
             device.open_accelerator(*arguments, **settings)
         return asked["cpu"], asked["mixed_precision"]
 
-    monkeypatch.setattr("rerank.models.gpu.multiplies_bf16", lambda: False)
+    monkeypatch.setattr("rerank.models.gpu.bf16_gain", lambda: 1.0)
     matmul = torch.backends.cuda.matmul
     before = matmul.fp32_precision
     yield open_it
@@ -101,12 +101,12 @@ def test_deterministic_turns_on_what_torch_has(opened, monkeypatch):
         torch.use_deterministic_algorithms(False)
 
 
-def test_a_card_that_torch_does_not_find_is_an_error_and_not_a_run_on_the_cpu(opened, monkeypatch, tmp_path):
-    hide_card(monkeypatch, tmp_path)
+def test_a_card_that_torch_cannot_run_on_is_an_error_and_not_a_run_on_the_cpu(opened, monkeypatch):
+    insert_card(monkeypatch, "Tesla K80", (3, 7))
     for name in ("auto", "cuda", "cuda:0"):
         with pytest.raises(
-            UserError, match=rf"--training.device {name}: PyTorch cannot run on the NVIDIA GPU of this machine: this "
-            r"PyTorch, .*, is built without CUDA; .*; --device cpu takes the CPU",
+            UserError, match=rf"--training.device {name}: PyTorch cannot run on the NVIDIA GPU of this machine: it has "
+            r"compute capability 3\.7, and .* built for sm_75.*; --device cpu takes the CPU",
         ):  # fmt: skip
             opened("auto", name)
     assert opened("auto", "cpu") == (True, "no")
@@ -135,7 +135,11 @@ def test_several_processes_have_a_card_each(opened, monkeypatch):
 
 
 def test_the_device_in_one_line(monkeypatch):
-    monkeypatch.setattr("rerank.models.gpu.multiplies_bf16", lambda: True)
-    assert device.describe_device("cpu", "auto").endswith(" threads, bf16; training bert-base needs a GPU")
+    for module in ("rerank.models.gpu", "rerank.training.device"):
+        monkeypatch.setattr(f"{module}.bf16_gain", lambda: 4.06)
+    line = device.describe_device("cpu", "auto")
+    assert " threads, bf16: products in bf16 are 4.1 times as fast as in float32; training bert-base" in line
     insert_card(monkeypatch, "Tesla T4", (7, 5))
-    assert device.describe_device("auto", "auto") == "1 × Tesla T4, compute capability 7.5, fp16"
+    assert device.describe_device("auto", "auto") == "1 × Tesla T4, compute capability 7.5, fp16, SDPA"
+    insert_card(monkeypatch, "NVIDIA H200", (9, 0))
+    assert device.describe_device("cuda:0", "auto") == "1 × NVIDIA H200, compute capability 9.0, bf16, FlashAttention"
