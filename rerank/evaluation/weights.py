@@ -23,6 +23,8 @@ MOST_QUERIES = 500
 """The queries that choose the weights, at most: with more, the choice is as good and takes longer."""
 Values = Mapping[str, float]
 """query_id -> the value of a measure."""
+ERRORS = 1.5
+"""Standard errors by which values must be ahead of others: with one, ten judged queries often choose by chance."""
 TIE = 1e-12
 """Smaller differences of means are rounding: the order in which the values are summed must not choose."""
 
@@ -70,12 +72,12 @@ def almost_best(values: Sequence[Sequence[float]]) -> list[int]:
 
 
 def is_ahead(first: Values, second: Values) -> bool:
-    """Whether the mean difference, over the queries that both have, is above its standard error."""
+    """Whether the mean difference, over the queries that both have, is above 1.5 standard errors."""
     differences = [first[query_id] - second[query_id] for query_id in first if query_id in second]
     if not differences:
         return False
     error = stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else math.inf
-    return fmean(differences) > error
+    return fmean(differences) > ERRORS * error
 
 
 def weights_of_grid(runs: int) -> list[Weights]:

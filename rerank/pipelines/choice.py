@@ -7,7 +7,7 @@ from rerank.evaluation.weights import Values, is_ahead
 
 
 def choose(values: Mapping[str, Values], costly: Collection[str] = ()) -> str:
-    """The last stage, unless one of the others is ahead of it by more than a standard error; then the best of these.
+    """The last stage, unless one of the others is ahead of it by more than 1.5 standard errors; then the best of these.
 
     `values` are name -> the values of its ranking by query, in the order of the stages; of equal stages the first is
     taken. The differences are those over the queries that both have. So chance does not choose among stages that are

@@ -41,8 +41,8 @@ class Neighbours:
     """Adds, to the standardised score of a document, the mean of those of the most similar other candidates.
 
     Two documents are as similar as the cosine of their tf-idf vectors. Judgments choose the weight of the neighbours:
-    of those that the best one is not ahead of by more than a standard error, the one nearest to 0.5. Documents below
-    `depth` stay in their order.
+    of those that the best one is not ahead of by more than 1.5 standard errors, the one nearest to 0.5. Documents
+    below `depth` stay in their order.
     """
 
     kind: ClassVar[str] = "neighbours"

@@ -25,6 +25,8 @@ MODEL = "model"
         ({"noisy": by_query(0.7, 0.2, 0.6, 0.6)}, "noisy"),
         # .025 behind on average, with a standard error of .08: not clearly.
         ({"noisy": by_query(0.3, 0.6, 0.4, 0.6)}, "noisy"),
+        # 1.4 standard errors behind: not clearly.
+        ({"behind": by_query(0.4, 0.3, 0.6, 0.52)}, "behind"),
         ({"better": by_query(0.6, 0.5, 0.7, 0.5), "best": by_query(0.7, 0.6, 0.8, 0.6), "worse": CHEAP}, "best"),
         ({"better": by_query(0.6, 0.5, 0.7, 0.5), "noisy": by_query(0.7, 0.2, 0.6, 0.6)}, "noisy"),
         # .025 ahead on average, with a standard error of .08: not clearly.
