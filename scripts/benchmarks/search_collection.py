@@ -65,6 +65,11 @@ class CopyEncoder:
         return self.encoder.hash
 
     @property
+    def compares(self) -> str:
+        """That of the bi-encoder."""
+        return self.encoder.compares
+
+    @property
     def max_tokens(self) -> int | None:
         """That of the bi-encoder."""
         return self.encoder.max_tokens

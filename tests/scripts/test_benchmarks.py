@@ -47,7 +47,7 @@ def rows_of(monkeypatch, tmp_path, capsys):
     def call(function, *arguments):
         return None if arguments[0] == "ot" else function(*arguments)
 
-    monkeypatch.setattr("rerank.models.gpu.multiplies_bf16", lambda: True)
+    monkeypatch.setattr("rerank.models.gpu.bf16_gain", lambda: 3.0)
     monkeypatch.setattr(timing, "REPEATS", 1)
     monkeypatch.setattr(training, "GRADIENTS", {"a list of 5 documents": 5})
     monkeypatch.setattr(bench_losses, "LEAST_SECONDS", 0.0)
@@ -119,7 +119,7 @@ def test_search(rows_of, monkeypatch):
     rows, settings = rows_of(
         "search", "towns", "--encoder", "encoder", "--documents", 60, "--queries", 5, "--folder", "k"
     )
-    stages = ["bm25", "dense", "feedback", "fused", "late", "adapter"]
+    stages = ["bm25", "dense", "feedback", "fused", "late", "neighbours", "adapter"]
     assert [name for name in rows if name.startswith("stage")] == [f"stage {name}" for name in stages]
     assert rows["/search up to cross-encoder, 8 clients"]["p95 (ms)"] > 0
     assert settings["documents"] == 60

@@ -42,8 +42,10 @@ def test_mutants_of_lines_that_both_trees_have_are_found_or_not(
     assert row["before"]["by"] == "tests/small/test_code.py::test_it"
     assert (now / "rerank/small/code.py").read_text() == CODE
     written, table = out.read_text(), capsys.readouterr().out
-    assert "| small | 1 | 0 | 1 |" in table
-    assert "found before and not now: rerank/small/code.py: `return max(a, b)` -> `return None`" in table
+    assert "| small | 1 | 0 |" in table
+    assert (
+        "not found now, found before by tests/small/test_code.py::test_it: rerank/small/code.py: `return max(" in table
+    )
     mutate.main()
     assert out.read_text() == written
     assert capsys.readouterr().out in table
