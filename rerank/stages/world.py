@@ -89,9 +89,10 @@ class World:
         kept, language = self._words, self.config.collection.language
         if len(kept) > MOST_TEXTS_KEPT:
             kept.clear()
-        for document in self.texts.get([doc_id for doc_id in doc_ids if doc_id not in kept]):
-            kept[document.doc_id] = [word.term for word in find_words(document.text, language)]
-        return [kept[doc_id] for doc_id in doc_ids]
+        found = {doc_id: kept.get(doc_id) for doc_id in doc_ids}
+        for document in self.texts.get([doc_id for doc_id, words in found.items() if words is None]):
+            found[document.doc_id] = kept[document.doc_id] = [word.term for word in find_words(document.text, language)]
+        return [found[doc_id] or [] for doc_id in doc_ids]
 
     def encoder(self, name: str) -> "BiEncoder":
         """The bi-encoder of a name or folder, on the device of the settings. Raises UserError if it is none."""
