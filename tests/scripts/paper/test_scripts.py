@@ -85,3 +85,14 @@ def test_scripts_start_as_the_documentation_starts_them():
     words = [sys.executable, "-m", "scripts.paper.table2", "--help"]
     told = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS, check=True)
     assert "usage: " in told.stdout
+
+
+def test_a_combiner_has_a_row_for_each_loss(here, call):
+    printed = call("combiner.py", "towns", "--encoder", "encoder", "--folder", "fits", "--depths", "5")
+    rows = [
+        line.split()
+        for line in printed.splitlines()
+        if line.startswith(("none", "smoothi", "hinge", "softmax", "lambda"))
+    ]
+    assert [row[0] for row in rows] == ["none", "smoothi", "smoothi", "hinge", "softmax", "lambda_loss"]
+    assert all(0 < float(row[-4]) <= 1 and abs(float(row[-1])) <= 1 for row in rows[1:])
