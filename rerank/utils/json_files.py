@@ -4,6 +4,7 @@ A shape is a type that msgspec knows, such as `list[str]`, `dict[str, float]`, a
 """
 
 import codecs
+import re
 import reprlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,11 @@ from rerank.utils.errors import UserError
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
 
+MOST_NESTED = 900
+"""Brackets in each other, at most. Python's own bound depends on its version: 3.13 reads so many that the stack, which
+is smaller once Java runs, ends first, and with it the process."""
+STRINGS_AND_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[][{}]', re.DOTALL)
+
 
 def parse_json(text: bytes, shape: Any = Any) -> Any:
     """The value of a JSON text, of this shape.
@@ -23,14 +29,23 @@ def parse_json(text: bytes, shape: Any = Any) -> Any:
     Raises ValueError, whose message is one line, for bytes that are not UTF-8, a text that is not JSON or nests more
     brackets than Python can read, and a value of another shape.
     """
+    if text.count(b"[") + text.count(b"{") > MOST_NESTED and _nesting(text) > MOST_NESTED:
+        raise ValueError("not JSON that can be read (too many brackets in each other)")
     try:
         value = msgspec.json.decode(text.removeprefix(codecs.BOM_UTF8))
-    except RecursionError:
-        raise ValueError("not JSON that can be read (too many brackets in each other)") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ValueError(f"not JSON ({error})") from None
     check_shape(value, shape)
     return value
+
+
+def _nesting(text: bytes) -> int:
+    """How many brackets are open at the same place of a JSON text, at most."""
+    opened = deepest = 0
+    for found in STRINGS_AND_BRACKETS.finditer(text):
+        opened += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(found[0], 0)
+        deepest = max(deepest, opened)
+    return deepest
 
 
 def read_json(path: str | Path, shape: Any, remedy: str) -> Any:
