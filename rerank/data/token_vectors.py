@@ -72,7 +72,7 @@ class TokenVectorStore:
     @functools.cached_property
     def _database(self) -> sqlite3.Connection:
         self.folder.mkdir(parents=True, exist_ok=True)
-        database = sqlite3.connect(self.folder / FILE, MOST_SECONDS, check_same_thread=False)
+        database = sqlite3.connect(self.folder / FILE, timeout=MOST_SECONDS, check_same_thread=False)
         weakref.finalize(self, database.close)
         database.execute(TABLE)
         return database
