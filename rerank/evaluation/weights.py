@@ -2,12 +2,14 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 
+import numpy as np
+
 from rerank.data.trec import examples
-from rerank.data.types import Fold, Judgments, Qrels, Run
-from rerank.evaluation.evaluate import evaluate
+from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
+from rerank.evaluation.evaluate import evaluate, values_of
 from rerank.evaluation.fusion import Weights, scaled_scores, weighted_sums
 from rerank.evaluation.measures import measure_name
 from rerank.utils.errors import UserError
@@ -42,7 +44,7 @@ def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str = MEASURE) -> W
     (0.45, 0.55)
     """
     judged = sorted(query_id for query_id, grades in qrels.items() if grades)
-    some = {query_id: qrels[query_id] for query_id in judged[:: -(-len(judged) // MOST_QUERIES)]}
+    some = {query_id: qrels[query_id] for query_id in some_queries(judged)}
     scaled = {query_id: scaled_scores(runs, query_id) for query_id in some if any(query_id in run for run in runs)}
     grid, cutoff = [(1 / len(runs),) * len(runs), *weights_of_grid(len(runs))], _cutoff(measure)
     values = []
@@ -69,6 +71,28 @@ def almost_best(values: Sequence[Sequence[float]]) -> list[int]:
     best = max(range(len(values)), key=means.__getitem__)
     error = stdev(values[best]) / math.sqrt(len(values[best])) if len(values[best]) > 1 else 0.0
     return [place for place, mean in enumerate(means) if mean >= means[best] - error / 2 - TIE]
+
+
+def some_queries(query_ids: Sequence[str]) -> Sequence[str]:
+    """MOST_QUERIES of the queries at most, at equal distances."""
+    return query_ids[:: -(-len(query_ids) // MOST_QUERIES) or 1]
+
+
+def with_added(found: Candidates, added: np.ndarray, weight: float) -> dict[str, float]:
+    """doc_id -> the first-stage score of a candidate and `weight` times its value of `added`, (candidates,)."""
+    return dict(zip(found.doc_ids, (np.array(found.first_scores) + weight * added).tolist(), strict=True))
+
+
+def values_by_weight(
+    lists: Sequence[Candidates], added: Sequence[np.ndarray], weights: Iterable[float], qrels: Judgments
+) -> list[Values]:
+    """For each weight the values of MEASURE by query, if `with_added` gives the scores of the lists."""
+    query_ids = [found.query_id for found in lists]
+    runs = (
+        {found.query_id: with_added(found, of, weight) for found, of in zip(lists, added, strict=True)}
+        for weight in weights
+    )
+    return [values_of(run, qrels, query_ids, MEASURE) for run in runs]
 
 
 def is_ahead(first: Values, second: Values) -> bool:

@@ -16,9 +16,8 @@ import scipy.sparse.linalg
 
 from rerank.data.candidates import select_candidates
 from rerank.data.types import Candidates, Fold, Run
-from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.fusion import place_above
-from rerank.evaluation.weights import MEASURE, MOST_QUERIES, is_ahead
+from rerank.evaluation.weights import is_ahead, some_queries, values_by_weight, with_added
 from rerank.stages.base import Learns, expect_one_below, stage
 from rerank.stages.world import World
 from rerank.utils.json_files import read_json
@@ -94,21 +93,20 @@ class NeighboursRanker:
         (first,) = below
         query_ids = [query_id for query_id in queries if first.get(query_id)]
         lists = select_candidates(first, {}, self.settings.depth, query_ids, keep_scores=True)
-        scores = {q: _scores(found, self.means(found), self.weight) for q, found in lists.items()}
+        scores = {q: with_added(found, self.means(found), self.weight) for q, found in lists.items()}
         return place_above(scores, first)
 
     def tuned(self, judged: Sequence[str], first: Run) -> "NeighboursRanker":
         """The ranker with the weight that these judged queries choose."""
-        some, qrels = judged[:: -(-len(judged) // MOST_QUERIES) or 1], self.world.collection.qrels
+        some = some_queries(judged)
         lists = list(select_candidates(first, {}, self.settings.depth, some, keep_scores=True).values())
-        means = [self.means(found) for found in lists]
-        values = []
-        for weight in WEIGHTS if lists else ():
-            run = {found.query_id: _scores(found, of, weight) for found, of in zip(lists, means, strict=True)}
-            values.append(values_of(run, qrels, some, MEASURE))
-        best = max(values, key=lambda of: fmean(of.values()), default={})
-        good = [weight for weight, of in zip(WEIGHTS, values, strict=False) if of is best or not is_ahead(best, of)]
-        return replace(self, weight=good[0] if good else WEIGHT)
+        if not lists:
+            return self
+        qrels = self.world.collection.qrels
+        values = values_by_weight(lists, [self.means(found) for found in lists], WEIGHTS, qrels)
+        best = max(values, key=lambda of: fmean(of.values()))
+        good = (weight for weight, of in zip(WEIGHTS, values, strict=True) if of is best or not is_ahead(best, of))
+        return replace(self, weight=next(good))
 
     def means(self, found: Candidates) -> np.ndarray:
         """(candidates,) the mean score of the neighbours of each one; 0 for one without a neighbour."""
@@ -124,10 +122,6 @@ class NeighboursRanker:
         """Writes the weight."""
         if self.settings.weight is None:
             (folder / FILE).write_text(json.dumps(self.weight), encoding="utf-8")
-
-
-def _scores(found: Candidates, means: np.ndarray, weight: float) -> dict[str, float]:
-    return dict(zip(found.doc_ids, (np.array(found.first_scores) + weight * means).tolist(), strict=True))
 
 
 def word_similarities(documents: Sequence[Sequence[str]]) -> np.ndarray:

@@ -16,9 +16,8 @@ import numpy as np
 from rerank.data.candidates import select_candidates
 from rerank.data.embeddings import units
 from rerank.data.types import Candidates, Fold, Run
-from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.fusion import place_above
-from rerank.evaluation.weights import MEASURE, MOST_QUERIES
+from rerank.evaluation.weights import some_queries, values_by_weight, with_added
 from rerank.stages.base import Learns, expect_one_below, stage
 from rerank.stages.world import World
 from rerank.utils.json_files import read_json
@@ -98,22 +97,21 @@ class SimilarQueriesRanker:
         vectors = self.world.query_vectors(self.settings.encoder, queries)
         query_ids = [query_id for query_id in vectors if first.get(query_id)]
         lists = select_candidates(first, {}, self.settings.depth, query_ids, keep_scores=True)
-        scores = {q: self.scores(found, self.votes(found, vectors[q])) for q, found in lists.items()}
+        scores = {q: with_added(found, self.votes(found, vectors[q]), self.weight) for q, found in lists.items()}
         return place_above(scores, first)
 
     def tuned(self, judged: Sequence[str], first: Run) -> "SimilarQueriesRanker":
         """The ranker with the best weight for its own queries, the ids `judged`, each with the votes of the others."""
         places = {query_id: place for place, query_id in enumerate(judged) if first.get(query_id)}
-        some, qrels = list(places)[:: -(-len(places) // MOST_QUERIES) or 1], self.world.collection.qrels
+        some = some_queries(list(places))
         lists = list(select_candidates(first, {}, self.settings.depth, some, keep_scores=True).values())
         votes = [self.votes(f, self.vectors[places[f.query_id]], places[f.query_id]) for f in lists]
         spread = math.sqrt(np.mean([np.var(of_query) for of_query in votes])) if votes else 0.0
         if not spread:
             return self
-        tried = [replace(self, weight=steps / spread) for steps in WEIGHTS]
-        runs = ({f.query_id: one.scores(f, v) for f, v in zip(lists, votes, strict=True)} for one in tried)
-        means = [fmean(values_of(run, qrels, some, MEASURE).values()) for run in runs]
-        return tried[means.index(max(means))]
+        weights = [steps / spread for steps in WEIGHTS]
+        means = [fmean(of.values()) for of in values_by_weight(lists, votes, weights, self.world.collection.qrels)]
+        return replace(self, weight=weights[means.index(max(means))])
 
     def votes(self, found: Candidates, vector: np.ndarray, left_out: int | None = None) -> np.ndarray:
         """(candidates,) the votes of the most similar judged queries, without the one at the place `left_out`."""
@@ -125,10 +123,6 @@ class SimilarQueriesRanker:
             for doc_id in votes.keys() & self.relevant[place]:
                 votes[doc_id] += max(0.0, float(cosines[place])) ** POWER / math.sqrt(len(self.relevant[place]))
         return np.array(list(votes.values()))
-
-    def scores(self, found: Candidates, votes: np.ndarray) -> dict[str, float]:
-        """The scores of the candidates of a query, doc_id to score."""
-        return dict(zip(found.doc_ids, (np.array(found.first_scores) + self.weight * votes).tolist(), strict=True))
 
     def save(self, folder: Path) -> None:
         """Writes the judged queries and the weight."""
