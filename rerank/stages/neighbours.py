@@ -11,8 +11,6 @@ from statistics import fmean
 from typing import Annotated, ClassVar
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.linalg
 
 from rerank.data.candidates import select_candidates
 from rerank.data.types import Candidates, Fold, Run
@@ -129,6 +127,8 @@ def word_similarities(documents: Sequence[Sequence[str]]) -> np.ndarray:
 
     A word that a document has t times, and n of N documents have, counts (1 + log t) log(1 + N / n).
     """
+    import scipy.sparse.linalg  # takes a tenth of a second
+
     numbers: dict[str, int] = {}
     columns = [numbers.setdefault(word, len(numbers)) for words in documents for word in words]
     rows = np.repeat(np.arange(len(documents)), [len(words) for words in documents])
