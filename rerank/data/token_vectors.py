@@ -1,12 +1,13 @@
 """The codes of documents' token vectors in a SQLite file: made when a text is first asked for, and kept.
 
 A text is known by its hash alone, so a document that changed is another text. Codes that differ from their hash are
-made again.
+made again. What a folder that cannot be written lacks is in a temporary file for as long as the process runs.
 """
 
 import contextlib
 import functools
 import itertools
+import os
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -60,19 +61,33 @@ class TokenVectorStore:
 
     def _read(self, text: bytes) -> bytes | None:
         """The codes of the text with this hash; None if the file does not have them undamaged."""
-        with self._refused_in_one_line():
-            row = self._database.execute("SELECT codes, hash FROM codes WHERE text = ?", (text,)).fetchone()
-        return row[0] if row and xxhash.xxh3_64_digest(row[0]) == row[1] else None
+        for database in self._databases:
+            with self._refused_in_one_line():
+                rows: list[tuple[bytes, bytes]] = database.execute(
+                    "SELECT codes, hash FROM codes WHERE text = ?", (text,)
+                ).fetchall()
+            for codes, kept_hash in rows:
+                if xxhash.xxh3_64_digest(codes) == kept_hash:
+                    return codes
+        return None
 
     def _write(self, codes: Mapping[bytes, bytes]) -> None:
         rows = [(text, found, xxhash.xxh3_64_digest(found)) for text, found in codes.items()]
-        with self._refused_in_one_line(), self._database:  # one transaction: all of them or none
-            self._database.executemany("INSERT OR REPLACE INTO codes VALUES (?, ?, ?)", rows)
+        with self._refused_in_one_line(), self._databases[0] as database:  # one transaction: all of them or none
+            database.executemany("INSERT OR REPLACE INTO codes VALUES (?, ?, ?)", rows)
 
     @functools.cached_property
-    def _database(self) -> sqlite3.Connection:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        database = sqlite3.connect(self.folder / FILE, timeout=MOST_SECONDS, check_same_thread=False)
+    def _databases(self) -> list[sqlite3.Connection]:
+        """The file alone; if it cannot be written, a temporary one, which is, and the file."""
+        file = self.folder / FILE
+        with self._refused_in_one_line():
+            if any(path.exists() and not os.access(path, os.W_OK) for path in (self.folder, file)):
+                return [self._open(""), *([self._open(file)] if file.exists() else [])]
+            self.folder.mkdir(parents=True, exist_ok=True)
+            return [self._open(file)]
+
+    def _open(self, file: str | Path) -> sqlite3.Connection:
+        database = sqlite3.connect(file, timeout=MOST_SECONDS, check_same_thread=False)
         weakref.finalize(self, database.close)
         database.execute(TABLE)
         return database

@@ -1,4 +1,4 @@
-"""A pipeline's folder that another machine can use: with the documents, the index, the vectors and the encoders."""
+"""A pipeline's folder that another machine can use: with the collection, its index and vectors, and the encoders."""
 
 import json
 import re
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.data.collections import Collection, Source, open_source
+from rerank.data.formats.beir import QRELS
 from rerank.retrieval.vector_index import index_folder
 from rerank.stages.base import Stage
 from rerank.stages.bm25 import BM25
@@ -57,6 +58,13 @@ def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[
     with (folder / DOCUMENTS / "queries.jsonl").open("w", encoding="utf-8") as file:
         for query_id, text in world.collection.queries.items():
             file.write(json.dumps({"_id": query_id, "text": text}, ensure_ascii=False) + "\n")
+    if world.collection.qrels:
+        (folder / DOCUMENTS / QRELS).parent.mkdir()
+        with (folder / DOCUMENTS / QRELS).open("w", encoding="utf-8") as file:
+            file.write("query-id\tcorpus-id\tscore\n")
+            for query_id in world.collection.queries:
+                for doc_id, grade in world.collection.qrels.get(query_id, {}).items():
+                    file.write(f"{query_id}\t{doc_id}\t{grade}\n")
     for name in models_of(stages):
         place = f"./{ENCODERS}/{short_hash(name)[:8]}-{re.sub(r'[^A-Za-z0-9.-]', '_', Path(name).name)[-60:]}"
         shutil.copytree(encoder_folder(world.place_of(name)), folder / place)
@@ -99,5 +107,5 @@ class _KeptSource:
 
 
 def kept_collection(folder: Path, name: str, fingerprint: str) -> Collection:
-    """The documents and queries of a portable folder, with the name and the fingerprint that they were copied from."""
+    """What a portable folder has of its collection, with the name and the fingerprint of the original."""
     return Collection(_KeptSource(open_source(str(folder / DOCUMENTS)), name, fingerprint))

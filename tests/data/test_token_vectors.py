@@ -1,5 +1,7 @@
 """The store of token vectors: a text is encoded once, whatever happens in between."""
 
+import contextlib
+import os
 import sqlite3
 
 import numpy as np
@@ -57,10 +59,22 @@ def test_a_text_without_vectors_is_encoded_once(tmp_path):
 
 def test_damaged_codes_are_made_again(tmp_path):
     added(tmp_path / "s", FIRST)
-    with sqlite3.connect(tmp_path / "s" / FILE) as database:
+    with contextlib.closing(sqlite3.connect(tmp_path / "s" / FILE)) as database, database:
         database.execute("UPDATE codes SET codes = x'0101' WHERE length(codes) = 2")
     assert added(tmp_path / "s", FIRST) == (expected(FIRST), ["one"])
     assert added(tmp_path / "s", FIRST) == (expected(FIRST), [])
+
+
+@pytest.mark.parametrize("before", [{}, {"a": "one"}])
+def test_a_folder_that_cannot_be_written_is_read_and_the_rest_is_encoded_in_each_process(tmp_path, monkeypatch, before):
+    (tmp_path / "s").mkdir()
+    added(tmp_path / "s", before)
+    files = {file: file.read_bytes() for file in (tmp_path / "s").iterdir()}
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    encoded = [text for name, text in FIRST.items() if name not in before and text.strip()]
+    for _ in range(2):
+        assert added(tmp_path / "s", FIRST) == (expected(FIRST), encoded)
+    assert {file: file.read_bytes() for file in (tmp_path / "s").iterdir()} == files
 
 
 def test_a_folder_or_a_file_that_cannot_be_used_is_one_line(tmp_path):

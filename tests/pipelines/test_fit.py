@@ -206,6 +206,7 @@ def test_a_portable_folder_needs_neither_the_collection_nor_the_encoder(here, mo
     for gone in ("towns", "runs", "encoder"):
         shutil.rmtree(gone)
     assert rerank.Pipeline.load("elsewhere").search("good", 5) == expected
+    assert exit_code("verify", "elsewhere") == 0
 
 
 @pytest.mark.parametrize(

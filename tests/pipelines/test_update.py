@@ -85,8 +85,7 @@ def test_an_update_takes_the_documents_and_learns_nothing(folder, changed, capsy
     run = rerank.Pipeline.load(folder).rank({QUERY: "alpha0 new"})[QUERY]
     assert NEW in run
     assert REMOVED not in run
-    if folder == FOLDER:  # a portable one has no judgments
-        assert exit_code("verify", str(folder)) == 0
+    assert exit_code("verify", str(folder)) == 0
     manifest = (folder / "manifest.json").read_bytes()
     main(["update", str(folder)])
     assert "has these documents already" in capsys.readouterr().err
