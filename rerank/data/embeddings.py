@@ -103,11 +103,11 @@ def open_embeddings(
     """
 
     def fill(writer: RaggedWriter) -> None:
-        facts = writer.facts
+        facts = writer.unfinished.facts
         facts.setdefault("empty", 0)
         kept = read_ragged(earlier, WHAT, np.float32) if earlier else None
-        unread = itertools.islice(documents(), writer.done, None)
-        left = progress(unread, count, "embedding", before=writer.done, unit="documents")
+        unread = itertools.islice(documents(), writer.unfinished.done, None)
+        left = progress(unread, count, "embedding", before=writer.unfinished.done, unit="documents")
         while chunk := list(itertools.islice(left, DOCUMENTS_AT_ONCE)):
             with_text = [document for document in chunk if document.text.strip()]
             known = _known(with_text, kept) if kept else {}
@@ -116,8 +116,8 @@ def open_embeddings(
             for document in with_text:
                 writer.add(document.doc_id, vectors_of[document.doc_id], _text_hash(document))
             facts["empty"] += len(chunk) - len(with_text)
-            writer.finish(len(chunk))
-        if facts["empty"] == writer.done:
+            writer.unfinished.finish_item(len(chunk))
+        if facts["empty"] == writer.unfinished.done:
             raise UserError(f"{folder}: there is no document with text to encode; expected at least one")
         if facts["empty"]:
             log.info(f"{facts['empty']} documents have no text, so the encoder cannot find them")

@@ -10,12 +10,13 @@ LONGEST_LINE = 2**24
 EXPECTED = 'lines of a query\'s id, a tab and its text, or of {"_id": …, "text": …}'
 
 
-def read_queries(path: str | Path) -> dict[str, str]:
+def read_queries(path: str | Path, id_key: str = "_id", text_key: str = "text") -> dict[str, str]:
     """Reads query_id to text from a file, gzipped or not, in the file's order.
 
-    A file whose first character is { has JSON objects, one a line, as BEIR's queries.jsonl; any other has an id, a tab
-    and a text in each line. Empty lines are skipped. Raises UserError with file and line for a line that is malformed,
-    an id that is empty, has white space or occurs twice; and for a file that is missing, damaged or without queries.
+    A file whose first character is { has JSON objects with these keys, one a line, as BEIR's queries.jsonl; any other
+    has an id, a tab and a text in each line. Empty lines are skipped. Raises UserError with file and line for a line
+    that is malformed, an id that is empty, has white space or occurs twice; and for a file that is missing, damaged or
+    without queries.
     """
     queries: dict[str, str] = {}
     is_json = None
@@ -23,8 +24,8 @@ def read_queries(path: str | Path) -> dict[str, str]:
         is_json = line.lstrip().startswith(b"{") if is_json is None else is_json
         if is_json:
             record = parse_object(line, place, "a JSON object on one line")
-            query_id = text_under(record, "_id", place)
-            text = text_under(record, "text", place)
+            query_id = text_under(record, id_key, place)
+            text = text_under(record, text_key, place)
         else:
             query_id, text = _parse_tsv(line, place)
         check_id(query_id, place, "the query id")

@@ -9,21 +9,21 @@ import mmap
 import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
+from rerank.data.arrow import Texts, from_numpy
 from rerank.utils.errors import UserError
 from rerank.utils.integrity import Record, RecordedFile, changes_since_record, write_record
 from rerank.utils.locks import make_once
 from rerank.utils.resumable import Unfinished, put_in_place, resumable
 
 ITEMS_AT_ONCE = 2**20
-IDS_AT_ONCE = 2**16
 VALUES, OFFSETS, NUMBERS = "values.bin", "offsets.npy", "numbers.npy"
 IDS, ID_OFFSETS, ID_HASHES, ID_ROWS = "ids.bin", "id_offsets.npy", "id_hashes.npy", "id_rows.npy"
 SIZES = "sizes.bin"
@@ -77,74 +77,52 @@ class RepeatedIdError(ValueError):
 class IdTable(Mapping[str, int]):
     """Maps ids to rows 0, 1, 2, ... as a dict does, in 24 bytes an id beside the ids themselves.
 
-    Row i has the id `text[offsets[i]:offsets[i + 1]]`, UTF-8 in uint8. hashes: (ids,) uint64, sorted; rows: (ids,)
-    int64, the row of each hash, and rows of equal hashes in their order. An id is found by binary search.
+    ids: the id of each row; hashes: (ids,) uint64, sorted; rows: (ids,) int64, the row of each hash, and rows of equal
+    hashes in their order. An id is found by binary search.
     """
 
-    text: np.ndarray
-    offsets: np.ndarray
+    ids: pa.LargeStringArray
     hashes: np.ndarray
     rows: np.ndarray
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return len(self.ids)
 
     def __getitem__(self, doc_id: str) -> int:
-        name = doc_id.encode(errors="surrogatepass")
-        found, hashes = _hash(name), self.hashes.data  # a view gives items faster than an array
-        place = bisect_left(hashes, found)
-        while place < len(hashes) and hashes[place] == found:
-            row = int(self.rows[place])
-            if self._name(row) == name:
+        found, hashes = _hash(doc_id), self.hashes.data  # a view gives items faster than an array
+        for place in range(bisect_left(hashes, found), len(hashes)):
+            if hashes[place] != found:
+                break
+            if self.id_of(row := int(self.rows[place])) == doc_id:
                 return row
-            place += 1
         raise KeyError(doc_id)
 
     def __iter__(self) -> Iterator[str]:
-        return (name.decode() for name in _names(self.text, self.offsets))
+        return iter(Texts(self.ids))
 
     def id_of(self, row: int) -> str:
         """The id of a row."""
-        return self._name(row).decode()
+        return str(self.ids[row])
 
     def ids_of(self, rows: np.ndarray) -> list[str]:
         """The ids of some rows: many are found sooner together."""
-        text, begins, ends = self.text.data, self.offsets[rows].tolist(), self.offsets[rows + 1].tolist()
-        return [str(text[begin:end], "utf-8") for begin, end in zip(begins, ends, strict=True)]
-
-    def release(self) -> None:
-        """Frees the memory of what was read of memory-mapped arrays."""
-        for field in fields(self):
-            release(getattr(self, field.name))
-
-    def _name(self, row: int) -> bytes:
-        return self.text[self.offsets[row] : self.offsets[row + 1]].tobytes()
+        return list(self.ids.take(from_numpy(rows)).to_pylist())
 
 
-def make_id_table(text: np.ndarray, offsets: np.ndarray) -> IdTable:
-    """The table of these ids; see `IdTable` for the arrays. Raises RepeatedIdError for the first repeated id."""
-    hashes = np.fromiter(map(_hash, _names(text, offsets)), np.uint64, len(offsets) - 1)
+def make_id_table(ids: pa.LargeStringArray) -> IdTable:
+    """The table of these ids. Raises RepeatedIdError for the first repeated id."""
+    hashes = np.fromiter(map(_hash, Texts(ids)), np.uint64, len(ids))
     rows = np.argsort(hashes, kind="stable")
     hashes = hashes[rows]
-    table = IdTable(text, offsets, hashes, rows)
+    table = IdTable(ids, hashes, rows)
     for row in np.sort(rows[1:][hashes[1:] == hashes[:-1]]).tolist():
         if table[table.id_of(row)] != row:
             raise RepeatedIdError(table.id_of(row), row)
     return table
 
 
-def _names(text: np.ndarray, offsets: np.ndarray) -> Iterator[bytes]:
-    """The ids in their order, read a part at a time."""
-    for first in range(0, len(offsets) - 1, IDS_AT_ONCE):
-        bounds = offsets[first : first + IDS_AT_ONCE + 1].tolist()
-        part = text[bounds[0] : bounds[-1]].tobytes()
-        release(text)
-        for begin, end in pairwise(bounds):
-            yield part[begin - bounds[0] : end - bounds[0]]
-
-
-def _hash(name: bytes) -> int:
-    return xxh3_64_intdigest(name)
+def _hash(doc_id: str) -> int:
+    return xxh3_64_intdigest(doc_id.encode(errors="surrogatepass"))
 
 
 class Ragged(NamedTuple):
@@ -160,33 +138,19 @@ class Ragged(NamedTuple):
     ids: IdTable
 
 
+@dataclass(frozen=True)
 class RaggedWriter:
-    """Appends documents to a store.
+    """Appends documents to a store; `unfinished` counts those that are finished, by an interrupted command too."""
 
-    `done` is the number of documents that are finished, by an interrupted command too; `facts` is what else to keep of
-    them until the store is whole, as JSON.
-    """
-
-    def __init__(self, unfinished: Unfinished, kind: Any) -> None:
-        self._unfinished, self._kind = unfinished, kind
-        self.facts = unfinished.facts
-
-    @property
-    def done(self) -> int:
-        """Documents that are finished."""
-        return self._unfinished.done
+    unfinished: Unfinished
+    kind: Any
 
     def add(self, doc_id: str, values: np.ndarray | Sequence[int], number: int = 0) -> None:
         """Adds a document with its values, (values, ...) of the store's type, and any other whole number."""
-        name, files = doc_id.encode(), self._unfinished.files
-        if len(values):
-            files[VALUES].write(np.asarray(values, self._kind).tobytes())
+        name, files = doc_id.encode(), self.unfinished.files
+        files[VALUES].write(np.asarray(values, self.kind).tobytes())
         files[IDS].write(name)
         files[SIZES].write(struct.pack("=qqq", len(values), len(name), number))
-
-    def finish(self, documents: int = 1) -> None:
-        """Counts documents whose values are added, or that have none; a kill from now on loses seconds of work."""
-        self._unfinished.finish_item(documents)
 
 
 def open_ragged(folder: Path, what: str, kind: Any, fill: Callable[[RaggedWriter], None]) -> Ragged:
@@ -196,7 +160,7 @@ def open_ragged(folder: Path, what: str, kind: Any, fill: Callable[[RaggedWriter
         folder: its name identifies the documents and what makes their values.
         what: what the values are, for messages and for the name of the lock.
         kind: the type of the values.
-        fill: adds the documents behind the first `writer.done`.
+        fill: adds the documents behind the first `writer.unfinished.done`, and counts them there.
 
     Raises:
         UserError: the store is damaged, or the disk is full, after which the same call goes on where this one was.
@@ -213,7 +177,7 @@ def read_ragged(folder: Path, what: str, kind: Any) -> Ragged:
     offsets, numbers, id_offsets, hashes, rows = (
         np.asarray(np.load(folder / name, mmap_mode="r")) for name in (OFFSETS, NUMBERS, ID_OFFSETS, ID_HASHES, ID_ROWS)
     )
-    ids = IdTable(map_bytes(folder / IDS, np.uint8), id_offsets, hashes, rows)
+    ids = IdTable(_texts(map_bytes(folder / IDS, np.uint8), id_offsets), hashes, rows)
     return Ragged(map_bytes(folder / VALUES, kind), offsets, numbers, ids)
 
 
@@ -232,6 +196,11 @@ def _write_arrays(folder: Path) -> Record:
     offsets, id_offsets = np.zeros((2, len(sizes) + 1), np.int64)
     np.cumsum(sizes[:, 0], out=offsets[1:])
     np.cumsum(sizes[:, 1], out=id_offsets[1:])
-    ids = make_id_table(map_bytes(folder / IDS, np.uint8), id_offsets)
+    ids = make_id_table(_texts(map_bytes(folder / IDS, np.uint8), id_offsets))
     arrays = {OFFSETS: offsets, NUMBERS: sizes[:, 2], ID_OFFSETS: id_offsets, ID_HASHES: ids.hashes, ID_ROWS: ids.rows}
     return {name: write_array(folder / name, array) for name, array in arrays.items()}
+
+
+def _texts(text: np.ndarray, offsets: np.ndarray) -> pa.LargeStringArray:
+    """The texts `text[offsets[i]:offsets[i + 1]]`, UTF-8 in uint8, as an array that copies nothing."""
+    return pa.LargeStringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(text))

@@ -89,14 +89,15 @@ def open_store(
     folder = cache / short_hash_of(chain((fingerprint, tokenizer_identity, max_doc_tokens), leads, doc_ids))
 
     def fill(writer: RaggedWriter) -> None:
-        left = doc_ids[writer.done :] if writer.done else doc_ids
+        done = writer.unfinished.done
+        left = doc_ids[done:]
         # A thread hands a chunk to those of the tokenizer's library, one for each core, while the next one is read.
         chunks = prefetch(_chunks(lead + text for text in texts(left)), partial(tokenise, tokenizer=tokenizer))
         tokenised = chain.from_iterable(tokens for _, tokens in chunks)
-        documents = progress(tokenised, len(doc_ids), "tokenising", before=writer.done)
+        documents = progress(tokenised, len(doc_ids), "tokenising", before=done)
         for doc_id, ids in zip(left, documents, strict=True):
             writer.add(doc_id, ids[:max_doc_tokens], len(ids))
-            writer.finish()
+            writer.unfinished.finish_item()
 
     return TokenStore(*open_ragged(folder, "tokens", np.int32, fill))
 

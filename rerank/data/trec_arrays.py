@@ -3,21 +3,20 @@
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rerank.data.trec_lines import QRELS, RUN, fail_repeated, to_numpy, trec_tables
+from rerank.data.arrow import Texts, from_numpy, to_numpy
+from rerank.data.trec_lines import QRELS, RUN, fail_repeated, trec_tables
 
 Number = TypeVar("Number", float, int)
-AT_ONCE = 4096
-"""Texts that are made together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +48,7 @@ class TrecArrays(Mapping[str, dict[str, Number]], Generic[Number]):
     def __contains__(self, query_id: object) -> bool:
         return query_id in self.numbers
 
-    def doc_ids_of(self, query_ids: Iterable[str], depth: int) -> "Texts":
+    def doc_ids_of(self, query_ids: Iterable[str], depth: int) -> Texts:
         """The distinct ids of the first `depth` documents of these queries, sorted."""
         rows = (self.rows[self._lines_of(query_id)][:depth] for query_id in query_ids if query_id in self)
         return Texts(self.ids.take(from_numpy(np.flatnonzero(_used(rows, len(self.ids))))))
@@ -67,23 +66,6 @@ class TrecArrays(Mapping[str, dict[str, Number]], Generic[Number]):
     def _lines_of(self, query_id: str) -> slice:
         number = self.numbers[query_id]
         return slice(self.begins[number], self.begins[number + 1])
-
-
-@dataclass(frozen=True)
-class Texts(Sequence[str]):
-    """The texts of an array, each made when it is asked for: a list of millions takes 60 bytes and more for each."""
-
-    array: pa.Array
-
-    def __getitem__(self, place: int | slice) -> Any:
-        return Texts(self.array[place]) if isinstance(place, slice) else str(self.array[place])
-
-    def __iter__(self) -> Iterator[str]:
-        for begin in range(0, len(self), AT_ONCE):
-            yield from self.array[begin : begin + AT_ONCE].to_pylist()
-
-    def __len__(self) -> int:
-        return len(self.array)
 
 
 def read_run_arrays(
@@ -130,12 +112,6 @@ def read_qrels_arrays(path: str | Path) -> TrecArrays[int]:
     kept = np.sort(firsts)
     begins = np.searchsorted(queries[kept], np.arange(len(numbers) + 1))
     return TrecArrays(numbers, begins, rows[kept], grades[kept], ids)
-
-
-def from_numpy(numbers: np.ndarray) -> pa.Array:
-    """The same as a pyarrow array, not copied; pa.array() imports pandas, which takes 35 MB."""
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(numbers))]
-    return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), len(numbers), buffers)
 
 
 def _used(rows: Iterable[np.ndarray], count: int) -> np.ndarray:

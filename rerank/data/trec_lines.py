@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
+from rerank.data.arrow import to_numpy
 from rerank.data.text_lines import BLOCK, fail_line, read_blocks, size_of
 from rerank.data.types import FLOAT32_MAX
 from rerank.utils.errors import UserError
@@ -59,13 +60,6 @@ def trec_tables(path: str | Path, form: Form) -> Iterator[pa.Table]:
             yield table
     if not found:
         raise UserError(f"{path}: empty file; expected lines of `{form.line}`")
-
-
-def to_numpy(column: pa.ChunkedArray) -> np.ndarray:
-    """A copy of the numbers of a column, or of the int32 codes of a dictionary-encoded one."""
-    chunks = [chunk.indices if isinstance(chunk, pa.DictionaryArray) else chunk for chunk in column.chunks]
-    # DLPack: pyarrow's own ways to numpy import pandas, which takes 35 MB.
-    return np.concatenate([np.from_dlpack(chunk) for chunk in chunks]) if chunks else np.zeros(0, np.int32)
 
 
 def fail_repeated(path: str | Path, form: Form, query_id: str, doc_id: str) -> NoReturn:

@@ -8,7 +8,7 @@ import pytest
 
 from rerank.data import collections
 from rerank.data.collections import open_collection, queries_to_search
-from rerank.data.formats import _line_offsets
+from rerank.data.formats import beir
 from rerank.data.formats.beir import BeirFolder
 from rerank.utils import resumable
 from rerank.utils.errors import UserError
@@ -84,7 +84,7 @@ def test_a_missing_document_is_named_and_opening_reads_none(folder):
 @pytest.fixture
 def large(folder, monkeypatch, tmp_path):
     """The same collection, as one that is so large that the places of its documents are kept on disk."""
-    monkeypatch.setattr(_line_offsets, "LARGE", 0)
+    monkeypatch.setattr(beir, "LARGE_CORPUS", 0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return folder
 

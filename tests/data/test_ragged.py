@@ -4,11 +4,12 @@ import contextlib
 import resource
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank.data import ragged
+from rerank.data import arrow, ragged
 from rerank.data.ragged import RepeatedIdError, make_id_table, open_ragged, write_array
 from rerank.utils import resumable
 from rerank.utils.errors import UserError
@@ -24,11 +25,13 @@ def opened(folder, documents=DOCUMENTS, stop=None, added=None):
     """A store of these documents of two columns; stopped before document `stop`."""
 
     def fill(writer):
-        for place, (doc_id, values) in enumerate(list(documents.items())[writer.done :], writer.done):
+        for place, (doc_id, values) in enumerate(
+            list(documents.items())[writer.unfinished.done :], writer.unfinished.done
+        ):
             if doc_id == stop:
                 raise KeyboardInterrupt
             writer.add(doc_id, values.reshape(-1, 2), -place)
-            writer.finish()
+            writer.unfinished.finish_item()
             if added is not None:
                 added.append(doc_id)
 
@@ -41,12 +44,11 @@ def contents(folder):
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_every_document_has_its_values_its_number_and_its_row(tmp_path, order, monkeypatch):
-    monkeypatch.setattr(ragged, "IDS_AT_ONCE", 7)
+    monkeypatch.setattr(arrow, "AT_ONCE", 7)
     documents = dict(list(DOCUMENTS.items())[::order])
     store = opened(tmp_path, documents)
     values = store.values.reshape(-1, 2)
     for row, (doc_id, expected) in enumerate(documents.items()):
-        store.ids.release()
         assert (store.ids[doc_id], store.ids.id_of(row), store.numbers[row]) == (row, doc_id, -row)
         assert values[store.offsets[row] : store.offsets[row + 1]].ravel().tolist() == expected.tolist()
     assert list(store.ids) == list(documents)
@@ -76,12 +78,12 @@ def test_an_interrupted_store_goes_on_and_is_the_same_byte_for_byte(tmp_path, mo
 
 
 def test_a_repeated_id_is_named_again_after_the_same_command(tmp_path, monkeypatch):
-    monkeypatch.setattr(ragged, "_hash", lambda name: 0)
+    monkeypatch.setattr(ragged, "_hash", len)
 
     def fill(writer):
-        for doc_id in ["a", "b", "a"][writer.done :]:
+        for doc_id in ["a", "b", "a"][writer.unfinished.done :]:
             writer.add(doc_id, np.zeros(1))
-            writer.finish()
+            writer.unfinished.finish_item()
 
     for _ in range(2):
         with pytest.raises(RepeatedIdError, match="'a' occurs a second time"):
@@ -134,8 +136,7 @@ HASHES = [ragged._hash, lambda name: len(name) % 3]
 
 
 def table_of(doc_ids):
-    names = [doc_id.encode() for doc_id in doc_ids]
-    return make_id_table(np.frombuffer(b"".join(names), np.uint8), np.cumsum([0, *map(len, names)]))
+    return make_id_table(pa.array(doc_ids, pa.large_string()))
 
 
 @given(st.lists(IDS, max_size=60, unique=True), st.lists(IDS, max_size=20), st.sampled_from(HASHES))

@@ -1,6 +1,7 @@
 """Exact search: the documents and the scores of a full sort, ties included, in blocks of any size."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from rerank.data.embeddings import EmbeddingStore
@@ -17,7 +18,7 @@ def make_documents(passages, seed=0, values=None, cosine=False):
     return ids, EmbeddingStore(
         vectors.astype(np.float32),
         np.cumsum([0, *passages]),
-        make_id_table(np.frombuffer("".join(ids).encode(), np.uint8), np.arange(len(ids) + 1) * 4),
+        make_id_table(pa.array(ids, pa.large_string())),
         cosine,
     )
 

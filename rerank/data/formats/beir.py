@@ -4,26 +4,36 @@ BEIR: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation o
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from rerank.data.collections import register
 from rerank.data.folds import Judged, merge_splits
-from rerank.data.formats._line_offsets import Find, line_offsets
+from rerank.data.queries import read_queries
 from rerank.data.text_lines import check_id, parse_object, read_objects, size_of, text_under
 from rerank.data.trec import read_qrels
 from rerank.data.types import Document, Judgments
 from rerank.utils.errors import UserError
-from rerank.utils.files import kept_hash, short_hash
+from rerank.utils.files import kept_hash, short_hash, user_cache
 from rerank.utils.progress import progress
+from rerank.utils.resumable import unfinished_folder
+from rerank.utils.temporary import remove
+
+if TYPE_CHECKING:
+    from rerank.data.ragged import Ragged
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 QRELS = "qrels/test.tsv"
 JUDGMENTS = "qrels/*.tsv"
-LARGE = 2**22
+LARGE_CORPUS = 2**26
+"""Bytes of a corpus whose offsets are kept on disk: at least a second is needed to find them."""
+LARGE_QRELS = 2**22
 """Bytes of text of a file whose judgments are kept in arrays, in 8 bytes each; as a dictionary they take 380."""
 FILES = {"train": "qrels/train.tsv", "valid": "qrels/dev.tsv", "test": QRELS}
 
@@ -76,11 +86,7 @@ class BeirFolder:
         """
         self._check_files(QUERIES)
         path = self._folder / QUERIES
-        queries: dict[str, str] = {}
-        for where, _, query in self._records(path):
-            if query.doc_id in queries:
-                raise UserError(f"{where}: the query {query.doc_id} occurs a second time; expected each id once")
-            queries[query.doc_id] = query.body
+        queries = read_queries(path, self.id_key, self.text_key)
         for query_id in self.judged.qrels:
             if query_id not in queries:
                 missing = f"judges query {query_id}, which is not in {path}; add it or drop its lines"
@@ -90,8 +96,7 @@ class BeirFolder:
     @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of corpus.jsonl, kept while the size and time of a large one stay (see `kept_hash`)."""
-        keys = (self.id_key, self.title_key, self.text_key)
-        parts = () if keys == ("_id", "title", "text") else keys
+        parts = () if self._keys == ("_id", "title", "text") else self._keys
         return short_hash("beir", kept_hash(self._corpus), *parts)
 
     @property
@@ -108,7 +113,7 @@ class BeirFolder:
 
     def documents(self) -> Iterator[Document]:
         """Every document. Raises UserError for a malformed line or an id that occurs twice."""
-        _ = self._find  # finds an id that occurs twice; a set of all ids of a large file would fill the memory
+        _ = self._offsets  # finds an id that occurs twice; a set of all ids of a large file would fill the memory
         for _, _, document in self._records(self._corpus):
             yield document
 
@@ -116,26 +121,56 @@ class BeirFolder:
         """These documents, in the order asked. Raises UserError for an id that is not in corpus.jsonl."""
         path = self._corpus
         try:
-            offsets = self._find(doc_ids)
+            offsets = self._offsets(doc_ids)
         except KeyError as error:
             (doc_id,) = error.args
             message = f"{path}: has no document {doc_id}; the run, judgments or lists come from another collection"
             raise UserError(message) from None
         with path.open("rb") as corpus:
-            for doc_id, offset in zip(doc_ids, offsets, strict=True):
+            for doc_id, offset in zip(doc_ids, offsets.tolist(), strict=True):
                 corpus.seek(offset)
                 place = f"{path}, document {doc_id}"
                 yield self._document(parse_object(corpus.readline(), place, self._expected), place)
 
     @functools.cached_property
-    def _find(self) -> Find:
+    def _offsets(self) -> Callable[[Sequence[str]], np.ndarray]:
+        """Gives the first bytes of the lines of documents; raises KeyError for a document that is not there."""
+        if self._corpus.stat().st_size >= LARGE_CORPUS:
+            store = self._open_offsets()
+            return lambda ids: store.numbers[np.fromiter(map(store.ids.__getitem__, ids), np.int64, len(ids))]
+        table: dict[str, int] = {}
+        for place, offset, doc_id in self._lines():
+            if doc_id in table:
+                raise _repeated(place, doc_id)
+            table[doc_id] = offset
+        return lambda ids: np.fromiter(map(table.__getitem__, ids), np.int64, len(ids))
+
+    def _open_offsets(self) -> "Ragged":
+        """A store of documents without values, whose numbers are the offsets, in the user's cache."""
+        from rerank.data.ragged import RaggedWriter, RepeatedIdError, open_ragged  # loads pyarrow
+
+        def fill(writer: RaggedWriter) -> None:
+            for _, offset, doc_id in itertools.islice(self._lines(), writer.unfinished.done, None):
+                writer.add(doc_id, (), offset)
+                writer.unfinished.finish_item()
+
+        status, cache = self._corpus.stat(), user_cache("offsets")
+        name = short_hash(self._corpus.resolve(), *self._keys)
+        folder = cache / f"{name}-{short_hash(status.st_size, status.st_mtime_ns)}"
+        for before in cache.glob(f"{name}-*"):  # of the same file before it changed
+            if before.name not in (folder.name, unfinished_folder(folder).name):
+                remove(before)
+        try:
+            return open_ragged(folder, "offsets", np.int64, fill)
+        except RepeatedIdError as error:
+            place, _, doc_id = next(itertools.islice(self._lines(), error.row, None))
+            raise _repeated(place, doc_id) from None
+
+    def _lines(self) -> Iterator[tuple[str, int, str]]:
+        """Of each document the place as file:line, the first byte of its line, and its id."""
         path = self._corpus
-
-        def lines() -> Iterator[tuple[str, int, str]]:
-            for place, offset, document in progress(self._records(path), self.count(), f"indexing {path.name}"):
-                yield place, offset, document.doc_id
-
-        return line_offsets(path, (self.id_key, self.title_key, self.text_key), lines)
+        for place, offset, document in progress(self._records(path), self.count(), f"indexing {path.name}"):
+            yield place, offset, document.doc_id
 
     @property
     def _folder(self) -> Path:
@@ -144,6 +179,10 @@ class BeirFolder:
     @property
     def _corpus(self) -> Path:
         return self._folder / CORPUS
+
+    @property
+    def _keys(self) -> tuple[str, str, str]:
+        return self.id_key, self.title_key, self.text_key
 
     @property
     def _expected(self) -> str:
@@ -161,19 +200,22 @@ class BeirFolder:
             )
 
     def _records(self, path: Path) -> Iterator[tuple[str, int, Document]]:
-        """Each line's place as file:line, its offset in bytes, and its content, checked."""
         for place, offset, record in read_objects(path, self._expected):
             yield place, offset, self._document(record, place)
 
     def _document(self, record: dict[str, Any], place: str) -> Document:
         doc_id, text = text_under(record, self.id_key, place), text_under(record, self.text_key, place)
-        # BEIR's queries have no title, nor do some of its corpora.
+        # Some corpora have no title.
         title = "" if record.get(self.title_key) is None else text_under(record, self.title_key, place)
         check_id(doc_id, place, f"the {self.id_key}")
         return Document(intern(doc_id), title, text)
 
 
 register(BeirFolder, fallback=True)
+
+
+def _repeated(place: str, doc_id: str) -> UserError:
+    return UserError(f"{place}: the document {doc_id} occurs a second time; expected each id once")
 
 
 def _read_judgments(folder: Path, source: str) -> Judged:
@@ -193,7 +235,7 @@ def _read_judgments(folder: Path, source: str) -> Judged:
 
 
 def _read_qrels(file: Path) -> Judgments:
-    if size_of(file) < LARGE:
+    if size_of(file) < LARGE_QRELS:
         return read_qrels(file)
     from rerank.data.trec_arrays import read_qrels_arrays  # loads pyarrow
 

@@ -1,0 +1,40 @@
+"""Arrays of Arrow as numpy's and back, without pandas, which pyarrow's own ways import: it takes 35 MB."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+AT_ONCE = 4096
+"""Texts that are made together."""
+
+
+def from_numpy(numbers: np.ndarray) -> pa.Array:
+    """The same as an array of Arrow, not copied."""
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(numbers))]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), len(numbers), buffers)
+
+
+def to_numpy(column: pa.ChunkedArray) -> np.ndarray:
+    """A copy of the numbers of a column, or of the int32 codes of a dictionary-encoded one."""
+    chunks = [chunk.indices if isinstance(chunk, pa.DictionaryArray) else chunk for chunk in column.chunks]
+    return np.concatenate([np.from_dlpack(chunk) for chunk in chunks]) if chunks else np.zeros(0, np.int32)
+
+
+@dataclass(frozen=True)
+class Texts(Sequence[str]):
+    """The texts of an array, each made when it is asked for: a list of millions takes 60 bytes and more for each."""
+
+    array: pa.Array
+
+    def __getitem__(self, place: int | slice) -> Any:
+        return Texts(self.array[place]) if isinstance(place, slice) else str(self.array[place])
+
+    def __iter__(self) -> Iterator[str]:
+        for begin in range(0, len(self), AT_ONCE):
+            yield from self.array[begin : begin + AT_ONCE].to_pylist()
+
+    def __len__(self) -> int:
+        return len(self.array)
