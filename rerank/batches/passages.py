@@ -8,7 +8,7 @@ import torch
 
 from rerank.batches.batch import Packed, Pairs
 from rerank.batches.templates import PairTemplate, Tokens
-from rerank.data.splitting import NOTHING_SHARED, Splitting
+from rerank.data.splitting import count_passages, passage_bounds
 from rerank.data.tokens import TokenStore, tokenise
 from rerank.utils.errors import UserError
 
@@ -33,30 +33,21 @@ class PassageBuilder:
     length to within one token (the paper's setting, after MacAvaney et al. 2019, CEDR). An empty document is one
     passage without tokens of its own. A query is cut to half of a passage's tokens.
 
-    queries: query_id to token ids, without special tokens; max_length: the tokens of a passage, special ones included;
-    splitting: what the passages of a document share.
+    queries: query_id to token ids, without special tokens; max_length: the tokens of a passage, special ones included.
     """
 
     queries: dict[str, list[int]]
     documents: TokenStore
     template: PairTemplate
     max_length: int
-    splitting: Splitting = NOTHING_SHARED
 
     @classmethod
     def build(
-        cls,
-        queries: dict[str, str],
-        documents: TokenStore,
-        tokenizer: Any,
-        template: PairTemplate,
-        max_length: int,
-        splitting: Splitting = NOTHING_SHARED,
+        cls, queries: dict[str, str], documents: TokenStore, tokenizer: Any, template: PairTemplate, max_length: int
     ) -> "PassageBuilder":
         """Tokenises the queries, texts by query_id, for documents that the same tokenizer and template tokenised.
 
-        Raises UserError if the template leaves no token for query and document, or if the tokens that passages share
-        leave none for others beside a long query.
+        Raises UserError if the template leaves no token for query and document.
         """
         tokens: dict[str, list[int]] = {}
         query_ids = list(queries)
@@ -64,17 +55,11 @@ class PassageBuilder:
             some = query_ids[first : first + QUERIES_AT_ONCE]
             texts = [template.query_lead + queries[query_id] for query_id in some]
             tokens.update(zip(some, tokenise(texts, tokenizer), strict=True))
-        builder = cls(tokens, documents, template, max_length, splitting)
+        builder = cls(tokens, documents, template, max_length)
         if builder.max_tokens < 2:
             raise UserError(
                 f"--encoder.template: its {max_length - builder.max_tokens} tokens leave no tokens for a query and a "
                 f"document in the encoder's {max_length}; take a shorter template or another encoder"
-            )
-        limit = builder.max_tokens - builder.max_tokens // 2  # that the longest query leaves
-        if splitting.repeated >= limit:
-            raise UserError(
-                f"--encoder.passage-overlap {splitting.overlap} and --encoder.title-tokens {splitting.title}: expected "
-                f"together less than {limit}, the tokens of a passage that a long query leaves"
             )
         return builder
 
@@ -91,39 +76,25 @@ class PassageBuilder:
         """The number of queries longer than half of `max_tokens`."""
         return sum(len(tokens) > self.max_tokens // 2 for tokens in self.queries.values())
 
-    def split(self, query_id: str, doc_id: str) -> np.ndarray:
-        """Splits the document: passage p is its tokens bounds[p, 0]:bounds[p, 1]; (passages, 2) bounds.
-
-        Passages after the first begin with the title (see Splitting), which is not in the bounds.
-        """
-        row = self.documents.rows[doc_id]
-        length = int(self.documents.offsets[row + 1] - self.documents.offsets[row])
-        passages = self.splitting.passages(length, self.max_tokens - len(self.query(query_id)))
-        return np.stack(self.splitting.span(length, passages, np.arange(passages)), axis=1)
-
     def sizes(self, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
         """The tokens of each pair's longest passage, and of all its passages: (pairs,) int64 each."""
         plan = self._plan(pairs)
         around = self.max_length - self.max_tokens + plan.queries
-        totals = self.splitting.total(plan.lengths, plan.passages)
-        return -(-totals // plan.passages) + around, totals + plan.passages * around
+        return -(-plan.lengths // plan.passages) + around, plan.lengths + plan.passages * around
 
     def __call__(self, pairs: Pairs) -> Packed:
         """The passages of these pairs, in their order."""
         self.documents.release()  # what earlier calls have read
-        plan, title = self._plan(pairs), self.splitting.title
+        plan = self._plan(pairs)
         documents = np.repeat(np.arange(len(pairs)), plan.passages)
         number = np.arange(len(documents)) - (plan.passages.cumsum() - plan.passages)[documents]
-        begins, ends = self.splitting.span(plan.lengths[documents], plan.passages[documents], number)
+        begins, ends = passage_bounds(plan.lengths[documents], plan.passages[documents], number)
         firsts = self.documents.offsets[plan.rows][documents]
         queries = {query_id: np.array(self.query(query_id), np.int64) for query_id in dict(pairs)}
         tokens, parts = self.documents.tokens, list[Tokens]()
-        columns = (documents, number, firsts, firsts + begins, firsts + ends)
-        for pair, place, first, begin, end in zip(*(column.tolist() for column in columns), strict=True):
-            passage = tokens[begin:end]
-            if title and place:
-                passage = np.concatenate([tokens[first : first + title], passage])
-            parts += self.template.parts(queries[pairs[pair][0]], passage)
+        columns = (documents, firsts + begins, firsts + ends)
+        for pair, begin, end in zip(*(column.tolist() for column in columns), strict=True):
+            parts += self.template.parts(queries[pairs[pair][0]], tokens[begin:end])
         sizes = np.fromiter(map(len, parts), np.int64, len(parts)).reshape(-1, 5)
         lengths = sizes.sum(1)
         if not lengths.all():
@@ -147,4 +118,4 @@ class PassageBuilder:
         rows = np.fromiter((self.documents.rows[doc_id] for _, doc_id in pairs), np.int64, count)
         queries = np.fromiter((len(self.queries[query_id]) for query_id, _ in pairs), np.int64, count).clip(max=half)
         lengths = self.documents.offsets[rows + 1] - self.documents.offsets[rows]
-        return _Plan(rows, queries, lengths, self.splitting.passages(lengths, self.max_tokens - queries))
+        return _Plan(rows, queries, lengths, count_passages(lengths, self.max_tokens - queries))

@@ -17,8 +17,6 @@ from rerank.utils.progress import print_result
     "encoder.name",
     "encoder.max_doc_tokens",
     "encoder.pooling",
-    "encoder.passage_overlap",
-    "encoder.title_tokens",
     "encoder.template",
     "encoder.lora_rank",
     "training.clip",

@@ -69,10 +69,6 @@ class EncoderSettings:
     """Tokens of a document; the rest is cut off."""
     pooling: str = "mean"
     """How the scores of a document's passages become its score."""
-    passage_overlap: Annotated[Whole, at_least(0)] = 0
-    """Tokens that a passage shares with the one before it."""
-    title_tokens: Annotated[Whole, at_least(0)] = 0
-    """First tokens of a document, its title as a rule, that later passages begin with too."""
     template: TemplateText = ""
     """A prompt with {query} and {document}, for models trained with one; \\n is a line break."""
     lora_rank: Annotated[Whole, at_least(0)] = 0

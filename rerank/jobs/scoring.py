@@ -84,7 +84,7 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
             first_stage=replace(config.first_stage, run=str(run) if run else config.first_stage.run),
         )
         dataset = _run_dataset(config, collection)
-        passages = dataset.passages(tokenizer, max_length, model.template, model.splitting)
+        passages = dataset.passages(tokenizer, max_length, model.template)
     placed = model.place(accelerator.device, accelerator.autocast, config.training.precision == "auto")
     for line in (truncation_summary(passages, max_doc_tokens), *placed):
         log.info(line)

@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from rerank.batches.templates import chat_template
-from rerank.data.splitting import Splitting
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.encoder import LoadedEncoder, load_encoder
 from rerank.models.export.folder import ExportedCrossEncoder, is_export, open_export
@@ -23,7 +22,7 @@ from rerank.utils.progress import log
 IDENTITY = "torch.nn.modules.linear.Identity"
 """The activation of the scores in sentence-transformers, whose default is the sigmoid."""
 
-REPLACED = ("head", "first_stage_weight", "first_stage", "passage_overlap", "title_tokens")
+REPLACED = ("head", "first_stage_weight", "first_stage")
 """Recorded settings that a model does not keep when it goes on training with others."""
 
 
@@ -89,7 +88,7 @@ def open_trained_cross_encoder(name: str, pooling: str, max_doc_tokens: int, tem
     """Opens a model for scoring: a checkpoint of ours, or any cross-encoder, by folder or by its name on the hub.
 
     The folder may also be one that `rerank export` wrote. A checkpoint of ours was saved with its pooling and its
-    `max_doc_tokens`, which replace those given here, with its splitting and with its template. Raises UserError for an
+    `max_doc_tokens`, which replace those given here, and with its template. Raises UserError for an
     encoder that was never trained to rank, and for another template than its own.
     """
     if is_export(name):
@@ -118,7 +117,6 @@ def open_trained_weights(
             f"{model.template!r}; leave --encoder.template out"
         )
     model.first_stage_weight = settings.get("first_stage_weight", 0.0)
-    model.splitting = Splitting.of(settings)
     model.pooling = settings.get("pooling", pooling)
     expect_pooling(name, model.pooling)
     return model, loaded.tokenizer, loaded.max_length, settings.get("max_doc_tokens", max_doc_tokens)
@@ -132,13 +130,12 @@ def save_cross_encoder(
     The linear layer is folded into the classifier's own head (`rerank.models.heads`). Low-rank matrices are added to
     the weights (`models.lora`).
 
-    The config records the pooling, `max_doc_tokens`, the splitting, the template, the first stage's weight, the form of
+    The config records the pooling, `max_doc_tokens`, the template, the first stage's weight, the form of
     the head and other `settings`, and keeps what it says about a pre-training. The tokenizer's limit becomes the length
     of a passage, and its chat template the template.
     """
     config = model.encoder.config
     own = {name: getattr(model, name) for name in ("template", "first_stage_weight") if getattr(model, name)}
-    own |= model.splitting.settings()
     settings = {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens, **own, **settings}
     kept = {name: value for name, value in model.settings.items() if name not in REPLACED}
     config.rerank = kept | settings

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from rerank.batches.batch import Packed, restore_order
-from rerank.data.splitting import NOTHING_SHARED
 from rerank.models.dropout import seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder
 from rerank.models.encoder_inputs import bucket_by_length, device_offsets, packed, padded
@@ -25,7 +24,7 @@ class CrossEncoder(nn.Module):
     The paper averages a document's [CLS] vectors and puts the linear layer on the mean. As that layer is linear, the
     score is the mean of the passages' scores; every pooling here works on passage scores. `padding_reason` is "" if
     the encoder takes packed passages, and otherwise says why it does not; `template` is the text that query and
-    passage are put into, if any; `splitting` is what the passages of a document share; `first_stage_weight` is that of
+    passage are put into, if any; `first_stage_weight` is that of
     the first stage's score in a document's score, which those who know that score add; `flash` is whether
     FlashAttention may be called; `in_float32` is whether it computes in float32 whatever the precision of the run.
     Raises UserError for an unknown pooling.
@@ -39,7 +38,6 @@ class CrossEncoder(nn.Module):
         self.head = head
         self.pooling = pooling
         self.template = ""
-        self.splitting = NOTHING_SHARED
         self.first_stage_weight = 0.0
         self.pad_id = loaded.tokenizer.pad_token_id
         self.first_position = loaded.first_position

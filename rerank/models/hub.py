@@ -110,8 +110,6 @@ class SavedSettings(TypedDict, total=False):
 
     pooling: str
     max_doc_tokens: Annotated[int, msgspec.Meta(ge=1)]
-    passage_overlap: Annotated[int, msgspec.Meta(ge=0)]
-    title_tokens: Annotated[int, msgspec.Meta(ge=0)]
     template: str
     first_stage_weight: float
     first_stage: str

@@ -104,9 +104,7 @@ class TextScorer:
         """
         kept = self.max_doc_tokens if max_doc_tokens is None else min(max_doc_tokens, self.max_doc_tokens)
         store = make_store(doc_ids, texts, self.tokenizer, kept, self._template.document_lead)
-        return PassageBuilder.build(
-            queries, store, self.tokenizer, self._template, self.max_length, self.model.splitting
-        )
+        return PassageBuilder.build(queries, store, self.tokenizer, self._template, self.max_length)
 
     def tokenise_pairs(self, pairs: Sequence[tuple[str, str]], max_doc_tokens: int | None = None) -> TokenisedPairs:
         """The passages of (query, document) texts, to be built and scored later; equal pairs are one. See `builder`."""
@@ -169,7 +167,7 @@ class TextScorer:
         if self._offsets is None:
             return 0, len(text)
         kept, lead = self.max_doc_tokens, self._template.document_lead
-        return passage_span(text, number, of, self._offsets, kept, self.model.splitting, lead)
+        return passage_span(text, number, of, self._offsets, kept, lead)
 
     @functools.cached_property
     def _offsets(self) -> OffsetTokenizer | None:

@@ -16,7 +16,6 @@ from rerank.config import Config
 from rerank.data.candidates import distinct_doc_ids
 from rerank.data.collections import Collection
 from rerank.data.lists import TrainingLists
-from rerank.data.splitting import Splitting
 from rerank.data.tokens import open_store
 from rerank.data.types import Candidates, Fold, Qrels, Run
 from rerank.losses import LABELS
@@ -79,7 +78,7 @@ class TextDataset:
         """
         write_references(self.folder, self.collection, self.config.collection.folds)
 
-    def passages(self, tokenizer: Any, max_length: int, template: str, splitting: Splitting) -> PassageBuilder:
+    def passages(self, tokenizer: Any, max_length: int, template: str) -> PassageBuilder:
         """Tokenises queries and documents, these once and on disk; a passage has at most `max_length` tokens.
 
         The documents are the candidates and those of the training lists. `template` is the text that a pair is put
@@ -102,7 +101,7 @@ class TextDataset:
         queries = {query_id: self.collection.queries[query_id] for query_id in self.candidates}
         if self.lists:
             queries |= self.lists.query_texts(self.collection.queries)
-        return PassageBuilder.build(queries, documents, tokenizer, pair, max_length, splitting)
+        return PassageBuilder.build(queries, documents, tokenizer, pair, max_length)
 
     def task(self, fold: Fold, accelerator: Accelerator) -> "TextTask":
         return TextTask(self, fold, accelerator)
@@ -123,7 +122,7 @@ class TextTask:
         self.model, self.tokenizer, max_length = open_model(config, dataset.encoder, accelerator)
         self.model.first_stage_weight = config.encoder.first_stage_weight
         with accelerator.main_process_first():
-            self.passages = dataset.passages(self.tokenizer, max_length, self.model.template, self.model.splitting)
+            self.passages = dataset.passages(self.tokenizer, max_length, self.model.template)
         if accelerator.is_main_process:
             log.info(truncation_summary(self.passages, config.encoder.max_doc_tokens))
         self.memory: TokenBudget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
@@ -183,7 +182,6 @@ class TextTask:
     def load(self, checkpoint: Path) -> None:
         self.model, _, _ = open_cross_encoder(str(checkpoint), self.config.encoder.pooling, self.config.training.seed)
         self.model.first_stage_weight = self.config.encoder.first_stage_weight
-        self.model.splitting = self.passages.splitting
         self.model.place(self.accelerator.device, self.accelerator.autocast, self.config.training.precision == "auto")
 
     def facts(self) -> dict[str, Any]:
@@ -208,7 +206,6 @@ def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[
     model, tokenizer, max_length = open_cross_encoder(
         encoder, settings.pooling, config.training.seed, settings.template, settings.lora_rank
     )
-    model.splitting = Splitting(settings.passage_overlap, settings.title_tokens)
     lines = model.place(accelerator.device, accelerator.autocast, config.training.precision == "auto")
     if config.training.gradient_checkpointing:
         model.checkpoint_activations()

@@ -9,9 +9,7 @@ import torch
 
 from rerank.data import tokens
 from rerank.data.ragged import release
-from rerank.data.splitting import NOTHING_SHARED, Splitting
 from rerank.models.encoder import load_encoder
-from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_inputs, make_texts
 from tests.support.tiny_encoders import make_encoder
 
@@ -54,38 +52,24 @@ def test_the_tokens_of_earlier_batches_are_let_go(encoder, tmp_path, monkeypatch
     assert torch.equal(again.input_ids, before.input_ids)
 
 
-SHARED = [Splitting(4, 0), Splitting(0, 3), Splitting(4, 3)]
-"""Sharings of the tokens that the longest query leaves, 22 or so."""
-
-
 def by_loop(builder, query_id, doc_id):
     """The passages of a pair as lists of token ids: as few as fit, of equal length to within one token."""
-    overlap, title = builder.splitting
     query, tokens = builder.query(query_id), builder.documents[doc_id].tolist()
     room = builder.max_tokens - len(query)
     count = 1
-    while -(-(len(tokens) + (count - 1) * (overlap + title)) // count) > room:
+    while -(-len(tokens) // count) > room:
         count += 1
-    total = len(tokens) + (count - 1) * (overlap + title)
-    passages, end = [], 0
-    for number in range(count):
-        passage = tokens[:title] + tokens[end - overlap : end] if number else []
-        while len(passage) < (number + 1) * total // count - number * total // count:
-            passage.append(tokens[end])
-            end += 1
-        passages.append(passage)
-    assert end == len(tokens)
+    bounds = pairwise(number * len(tokens) // count for number in range(count + 1))
+    passages = [tokens[begin:end] for begin, end in bounds]
     template = builder.template
     return [[*template.prefix, *query, *template.middle, *passage, *template.suffix] for passage in passages]
 
 
-@pytest.mark.parametrize("splitting", [NOTHING_SHARED, *SHARED])
-def test_passages_that_share_tokens_are_those_of_a_loop(encoder, splitting, tmp_path):
+def test_passages_are_those_of_a_loop(encoder, tmp_path):
     """Whatever the lengths and the pairs that are built together, and when they are put together part by part."""
     rng = random.Random(1)
     texts = TEXTS | make_texts({str(number): rng.randint(0, 200) for number in range(30)})
-    built = make_inputs(tmp_path, encoder.tokenizer, encoder.max_length, QUERIES, texts)
-    builder = replace(built, splitting=splitting)
+    builder = make_inputs(tmp_path, encoder.tokenizer, encoder.max_length, QUERIES, texts)
     by_parts = replace(builder, template=replace(builder.template, after_query=lambda tokens: None))
     pairs = [(query_id, doc_id) for doc_id in texts for query_id in QUERIES]
     rng.shuffle(pairs)
@@ -103,17 +87,3 @@ def test_passages_that_share_tokens_are_those_of_a_loop(encoder, splitting, tmp_
     assert several > 20
     for found, other in zip(packed, by_parts(pairs), strict=True):
         assert found is other is None or torch.equal(found, other)
-
-
-def test_shared_tokens_that_leave_none_for_others_are_refused(encoder, tmp_path):
-    built = make_inputs(tmp_path, encoder.tokenizer, encoder.max_length, QUERIES, TEXTS)
-    room = built.max_tokens - built.max_tokens // 2
-
-    def build(overlap, title):
-        return type(built).build(
-            QUERIES, built.documents, encoder.tokenizer, built.template, encoder.max_length, Splitting(overlap, title)
-        )
-
-    assert build(room - 2, 1).sizes([("long", "many")])[0][0] <= encoder.max_length
-    with pytest.raises(UserError, match=f"--encoder.passage-overlap {room - 2} and --encoder.title-tokens 2: expected"):
-        build(room - 2, 2)

@@ -101,8 +101,7 @@ def test_a_server_gets_the_same_scores(there):
 def test_score_reads_the_folder_and_its_settings(there, tmp_path):
     checkpoint = shutil.copytree("model", tmp_path / "towns-model")
     config = json.loads((checkpoint / "config.json").read_text())
-    shared = {"passage_overlap": 4, "title_tokens": 3}
-    config["rerank"] = {"pooling": "max", "max_doc_tokens": 30, "collection": "towns", **shared}
+    config["rerank"] = {"pooling": "max", "max_doc_tokens": 30, "collection": "towns"}
     (checkpoint / "config.json").write_text(json.dumps(config))
     main(["export", str(checkpoint), str(tmp_path / "graph"), "--format", "onnx"])
     for name in ("towns-model", "graph"):

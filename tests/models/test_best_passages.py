@@ -1,5 +1,7 @@
 """The passage of a document that scored highest, and its text: what the model read is what the reader sees."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from accelerate import Accelerator
@@ -20,10 +22,13 @@ def test_a_passage_is_the_text_of_the_tokens_that_the_model_read(tmp_path, kind)
     offsets = open_offset_tokenizer((folder / "tokenizer.json").read_text(encoding="utf-8"))
     texts = make_texts({"long": 200, "short": 5, "empty": 0})
     inputs_of = make_inputs(tmp_path / "tokens", tokenizer, 48, {"q": "amber birch"}, texts, max_doc_tokens=100)
+    template = inputs_of.template
+    before = len(template.prefix) + len(inputs_of.query("q")) + len(template.middle)
     for doc_id, text in texts.items():
-        bounds = inputs_of.split("q", doc_id).tolist()
+        packed = inputs_of([("q", doc_id)])
+        bounds = list(pairwise(packed.offsets.tolist()))
         for number, (begin, end) in enumerate(bounds):
-            read = tokenizer.decode(inputs_of.documents[doc_id][begin:end]).strip()
+            read = tokenizer.decode(packed.input_ids[begin + before : end - len(template.suffix)]).strip()
             span = passage_span(text, number, len(bounds), offsets, 100)
             assert text[slice(*span)].split() == read.split()
 

@@ -142,10 +142,7 @@ class PretrainingTask:
             found.sha256,
             template.document_lead,
         )
-        tokenizer, splitting = self.tokenizer, self.model.splitting
-        return found.lists, PassageBuilder.build(
-            found.queries, documents, tokenizer, template, self.max_length, splitting
-        )
+        return found.lists, PassageBuilder.build(found.queries, documents, self.tokenizer, template, self.max_length)
 
     @property
     def lists_per_epoch(self) -> int:

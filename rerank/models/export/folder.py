@@ -10,7 +10,6 @@ from torch import Tensor
 
 from rerank.batches.batch import Packed
 from rerank.batches.templates import open_template
-from rerank.data.splitting import Splitting
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export import onnx_format, openvino_format
 from rerank.models.export.rows import Graph, Rows, RowScores, example, rows_of, traceable
@@ -53,7 +52,6 @@ class ExportedCrossEncoder:
         self.precision: str = facts["precision"]
         self.pooling = facts["pooling"]
         self.template = facts["template"]
-        self.splitting = Splitting.of(self.settings)
         self.first_stage_weight: float = self.settings.get("first_stage_weight", 0.0)
         self._graph = graph
 
