@@ -43,6 +43,8 @@ class BM25:
     """BM25's b."""
     tune: bool = False
     """Whether judgments choose k1 and b: of the almost best values, the nearest to those that are set."""
+    rm3: bool = False
+    """Whether words of the best ten documents are added to the query (`rerank.retrieval.rm3`)."""
     depth: Annotated[Whole, at_least(1)] = 1000
     """Documents of a query."""
     kind: ClassVar[str] = "bm25"
@@ -104,14 +106,19 @@ class BM25Ranker:
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
         """The best documents of each query that has a word of the index."""
         from rerank.retrieval.bm25 import Searcher  # starts Java when it is used
+        from rerank.retrieval.rm3 import search_rm3
 
         settings, config = self.settings, self.world.config
         searcher = Searcher(self.index, settings.k1, settings.b, config.collection.language)
         with_text = {query_id: text for query_id, text in queries.items() if text.strip()}
-        if len(with_text) == 1:  # without threads, and without a line in the log
+        if settings.rm3:
+            texts = self.world.texts.get
+            found = {q: search_rm3(searcher, text, texts, settings.depth) for q, text in with_text.items()}
+        elif len(with_text) == 1:  # without threads, and without a line in the log
             found = {query_id: searcher.search_one(text, settings.depth) for query_id, text in with_text.items()}
-            return {query_id: scores for query_id, scores in found.items() if scores}
-        return searcher.search(with_text, settings.depth, config.first_stage.threads or None)
+        else:
+            return searcher.search(with_text, settings.depth, config.first_stage.threads or None)
+        return {query_id: scores for query_id, scores in found.items() if scores}
 
     def save(self, folder: Path) -> None:
         """Writes k1 and b, if judgments chose them."""

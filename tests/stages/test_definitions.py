@@ -21,6 +21,7 @@ from rerank.evaluation.weights import is_ahead, tune_weights
 from rerank.models.late_interaction import rotation_of
 from rerank.models.reranker import Reranker
 from rerank.retrieval.bm25 import Searcher, retrieve
+from rerank.retrieval.rm3 import search_rm3
 from rerank.retrieval.words import find_words
 from rerank.stages import BM25
 from rerank.stages import world as worlds
@@ -75,6 +76,13 @@ def test_bm25_takes_of_the_almost_best_settings_the_nearest_to_its_own(here, tmp
     asked = {q: world.collection.queries[q] for q in TESTED}
     for one in (ranker, settings.open(open_world(), tmp_path)):
         assert one.rank(asked, []) == Searcher(world.index, k1, b).search(asked, 1000)
+
+
+def test_bm25_with_rm3_adds_words_of_the_best_documents(here, tmp_path):
+    world = open_world()
+    asked = {q: world.collection.queries[q] for q in TESTED}
+    run = BM25(rm3=True).fit(world, FOLD, [], tmp_path).rank(asked, [])
+    assert run == {q: search_rm3(Searcher(world.index), text, world.texts.get, 1000) for q, text in asked.items()}
 
 
 def test_a_dense_score_is_that_of_the_best_passage(here, tmp_path):
