@@ -31,7 +31,7 @@ from rerank.losses.soft_ranks import approx_soft_ranks, fast_soft_ranks
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
-globals().update(LOSSES)  # each loss is an attribute, as in rerank.losses.smoothi; `lambda_loss` hides its module
+globals().update(LOSSES)  # each loss is an attribute, as in rerank.losses.smoothi
 
 
 def __getattr__(name: str) -> LossFunction:

@@ -10,16 +10,9 @@ from torch import Tensor
 def mask_inputs(scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Checks the shapes of scores, labels and mask, and sets the padding to 0, whatever it holds.
 
-    A label below 0 counts as 0, as in trec_eval; without a mask all documents are real. Returns the scores in their
-    type, but at least float32; the labels in the same type; a boolean mask. Raises ValueError if they do not have the
-    same two-dimensional shape.
+    Without a mask all documents are real. Returns the scores in their type, but at least float32; the labels in the
+    same type; a boolean mask. Raises ValueError if they do not have the same two-dimensional shape.
     """
-    scores, labels, mask = mask_teacher(scores, labels, mask)
-    return scores, labels.clamp_min(0), mask
-
-
-def mask_teacher(scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """As `mask_inputs`, for labels that are a teacher's scores: they may be below 0."""
     if scores.dim() != 2 or labels.shape != scores.shape or (mask is not None and mask.shape != scores.shape):
         shapes = [tuple(tensor.shape) for tensor in (scores, labels, mask) if tensor is not None]
         raise ValueError(f"scores, labels and mask must all be (lists, documents), got {', '.join(map(str, shapes))}")
@@ -32,16 +25,14 @@ def mask_teacher(scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[T
 
 
 def prepare_inputs(scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """As `mask_inputs`, and makes degenerate lists safe.
+    """As `mask_inputs`, and makes degenerate lists safe; a label below 0 counts as 0, as in trec_eval.
 
     A list is degenerate if it has no relevant document or fewer than two documents. Degenerate lists become full lists
     with constant scores and labels 1, so that no formula has an empty sum or divides by zero. A loss replaces their
-    values by 0 at the end.
-
-    Returns:
-        Scores, labels, mask, and (lists,), True for the degenerate lists.
+    values by 0 at the end. Returns scores, labels, mask, and (lists,), True for the degenerate lists.
     """
     scores, labels, mask = mask_inputs(scores, labels, mask)
+    labels = labels.clamp_min(0)
     if scores.shape[1] == 0:
         scores, labels, mask = F.pad(scores, (0, 1)), F.pad(labels, (0, 1)), F.pad(mask, (0, 1))
     degenerate = ~(labels >= 1).any(dim=1) | (mask.sum(dim=1) < 2)
@@ -51,7 +42,7 @@ def prepare_inputs(scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple
 
 def mask_scores(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """As `mask_inputs`, for operators, which take no labels."""
-    scores, _, mask = mask_inputs(scores, torch.zeros_like(scores), mask)
+    scores, _, mask = mask_inputs(scores, scores, mask)
     return scores, mask
 
 

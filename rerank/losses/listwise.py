@@ -7,7 +7,7 @@ student learns their differences or their softmax.
 import torch
 from torch import Tensor
 
-from rerank.losses.inputs import check_positive, mask_teacher, masked_log_softmax, masked_softmax, prepare_inputs
+from rerank.losses.inputs import check_positive, mask_inputs, masked_log_softmax, masked_softmax, prepare_inputs
 from rerank.losses.registry import loss
 
 
@@ -112,7 +112,7 @@ def margin_mse(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Te
         Hofstätter, Althammer, Schröder, Sertkan and Hanbury: Improving Efficient Neural Ranking Models with
         Cross-Architecture Knowledge Distillation, 2020.
     """
-    scores, labels, mask = mask_teacher(scores, labels, mask)
+    scores, labels, mask = mask_inputs(scores, labels, mask)
     count = mask.sum(dim=1)
     # Each is centred before they are subtracted: scores and labels may be far from each other.
     gaps = _centred(scores, mask) - _centred(labels, mask)
@@ -134,7 +134,7 @@ def distill_kl(scores: Tensor, labels: Tensor, mask: Tensor | None = None, tempe
         RankDistil: Knowledge Distillation for Ranking, AISTATS 2021.
     """
     check_positive("temperature", temperature)
-    scores, labels, mask = mask_teacher(scores, labels, mask)
+    scores, labels, mask = mask_inputs(scores, labels, mask)
     student, teacher = scores / temperature, labels / temperature
     gaps = masked_log_softmax(teacher, mask) - masked_log_softmax(student, mask)
     return temperature**2 * (masked_softmax(teacher, mask) * gaps).sum(dim=1)

@@ -59,15 +59,9 @@ def ideal_dcg(labels: Tensor, cutoff: int | None) -> Tensor:
 def metric_from_ranked(ranked: Tensor, labels: Tensor, metric: Metric, *, gains: bool = False) -> Tensor:
     """The metric from the expected label at each rank (Thonet et al. 2021, equations p@k-a, ap-a and ndcg@k-a).
 
-    Args:
-        ranked: (lists, ranks), the expected value of `summed_labels` at each rank; 0 beyond the last document; K ranks
-            suffice.
-        labels: (lists, documents), 0 on padding.
-        metric: the metric; P@K divides by K even if the list is shorter.
-        gains: whether `ranked` are those of `summed_gains`.
-
-    Returns:
-        (lists,); 0 if no document is relevant.
+    `ranked`, (lists, ranks), is the expected value of `summed_labels` at each rank, with these `gains`; 0 beyond the
+    last document; K ranks suffice. Labels are (lists, documents), 0 on padding. P@K divides by K even if the list is
+    shorter. Returns (lists,); 0 if no document is relevant.
     """
     return unnormalised_metric(ranked, metric, gains) / normaliser(labels, metric)
 
@@ -90,14 +84,11 @@ def normaliser(labels: Tensor, metric: Metric) -> Tensor:
     return (labels >= 1).sum(dim=1).clamp_min(1).to(labels.dtype)
 
 
-def summed_labels(labels: Tensor, metric: Metric) -> Tensor:
-    """The terms that the metric sums over ranks: the labels for NDCG, [label >= 1] for P@K and AP."""
-    return labels if metric.name == "ndcg" else (labels >= 1).to(labels.dtype)
-
-
-def summed_gains(labels: Tensor, metric: Metric) -> Tensor:
-    """As `summed_labels`, with the gain 2^y − 1 for NDCG."""
-    return gain(labels) if metric.name == "ndcg" else summed_labels(labels, metric)
+def summed_labels(labels: Tensor, metric: Metric, gains: bool = False) -> Tensor:
+    """What the metric sums over ranks: the labels, or their gains, for NDCG; [label >= 1] for P@K and AP."""
+    if metric.name != "ndcg":
+        return (labels >= 1).to(labels.dtype)
+    return gain(labels) if gains else labels
 
 
 def metric_from_indicators(indicators: Tensor, labels: Tensor, metric: Metric) -> Tensor:
@@ -118,5 +109,5 @@ def exact_metric(scores: Tensor, labels: Tensor, mask: Tensor | None = None, met
     tensor([0.5833])
     """
     parsed = parse(metric)
-    scores, labels, mask = mask_inputs(scores, labels, mask)
+    scores, labels, mask = mask_inputs(scores, labels.clamp_min(0), mask)
     return metric_from_ranked(summed_labels(labels, parsed).gather(1, by_score(scores, mask)), labels, parsed)

@@ -4,7 +4,7 @@ import difflib
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -37,13 +37,17 @@ def loss(name: str, labels: Labels = "judgments") -> Callable[[Function], Functi
 
     Raises:
         TypeError: the parameters of the function are not as above.
-        ValueError: another function has this name, or there are no such labels.
+        ValueError: another function has this name.
     """
-    if labels not in get_args(Labels):
-        raise ValueError(f"loss {name!r}: labels: expected {' or '.join(get_args(Labels))}, got {labels!r}")
 
     def register(function: Function) -> Function:
-        _check_signature(name, function)
+        signature, described = inspect.signature(function), describe(name, function).hyperparameters
+        flags = [key for key, found in described.items() if found.default is not inspect.Parameter.empty]
+        if list(signature.parameters) != ["scores", "labels", "mask", *flags]:
+            raise TypeError(
+                f"loss {name!r}: expected the parameters scores, labels, mask=None, and hyperparameters with a "
+                f"default and one of the types {', '.join(TYPES)}, got {signature}"
+            )
         other = LOSSES.get(name, function)
         if (other.__module__, other.__qualname__) != (function.__module__, function.__qualname__):
             raise ValueError(f"loss {name!r} is registered already, by {other.__module__}.{other.__qualname__}")
@@ -76,31 +80,13 @@ def create(name: str, **hyperparameters: Any) -> Callable[..., Tensor]:
     for key, value in hyperparameters.items():
         if key not in expected:
             raise ValueError(f"{name}: has no hyperparameter {key}; it takes {', '.join(expected) or 'none'}")
-        if not _is_of_type(value, expected[key].type):
-            raise ValueError(f"{name}: {key}: expected {expected[key].type.__name__}, got {value!r}")
+        kind = expected[key].type
+        fits = isinstance(value, (int, float) if kind is float else kind)
+        if not fits or isinstance(value, bool) != (kind is bool):  # an int is a float, but a bool is no number
+            raise ValueError(f"{name}: {key}: expected {kind.__name__}, got {value!r}")
     created = partial(LOSSES[name], **hyperparameters)
     try:
         created(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
     except ValueError as error:  # a value that is out of range
         raise ValueError(f"{name}: {error}") from None
     return created
-
-
-def _is_of_type(value: Any, expected: type) -> bool:
-    """Whether a value fits; an int is a float, but a bool is no number."""
-    if isinstance(value, bool) or expected is bool:
-        return isinstance(value, bool) and expected is bool
-    return isinstance(value, (int, float) if expected is float else expected)
-
-
-def _check_signature(name: str, function: LossFunction) -> None:
-    parameters = list(inspect.signature(function).parameters.values())
-    if [parameter.name for parameter in parameters[:3]] != ["scores", "labels", "mask"]:
-        raise TypeError(f"loss {name!r}: expected the parameters scores, labels, mask=None, then the hyperparameters")
-    expected = describe(name, function).hyperparameters
-    for parameter in parameters[3:]:
-        if parameter.name not in expected or parameter.default is inspect.Parameter.empty:
-            raise TypeError(
-                f"loss {name!r}: hyperparameter {parameter.name}: expected a default and one of the types "
-                f"{', '.join(TYPES)}, got {parameter}"
-            )

@@ -1,6 +1,7 @@
 """SmoothI and Approx: 1 − smooth metric, of rank indicators or of soft ranks; the frame of all such losses."""
 
 from collections.abc import Callable
+from functools import partial
 
 from torch import Tensor
 
@@ -10,7 +11,7 @@ from rerank.losses.kernels.blocks import in_blocks
 from rerank.losses.kernels.smoothi import smoothi_metric
 from rerank.losses.metrics import Metric, metric_from_indicators
 from rerank.losses.registry import loss
-from rerank.losses.soft_ranks import metric_from_soft_ranks, tile_entries, tiled_soft_ranks
+from rerank.losses.soft_ranks import approx_soft_ranks, metric_from_soft_ranks, tile_entries
 
 
 @loss("smoothi")
@@ -41,15 +42,13 @@ def smoothi(
     """
     indicators.check_recursion(alpha, delta)
 
-    def with_stop_gradient(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
-        return smoothi_metric(scores, labels, mask, metric, alpha, delta)
-
     def with_graph(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
         lowest = scores.masked_fill(~mask, float("inf")).amin(dim=1, keepdim=True)
         rows = indicators.rank_indicators(scores - lowest, mask, metric.cutoff, alpha, delta, stop_gradient=False)
         return metric_from_indicators(rows, labels, metric)
 
-    return metric_loss(with_stop_gradient if stop_gradient else with_graph, scores, labels, mask, metric)
+    in_one_pass = partial(smoothi_metric, alpha=alpha, delta=delta)
+    return metric_loss(in_one_pass if stop_gradient else with_graph, scores, labels, mask, metric)
 
 
 @loss("approx")
@@ -77,14 +76,27 @@ def approx(
         Qin, Liu and Li: A General Approximation Framework for Direct Optimization of Information Retrieval Measures,
         Information Retrieval 13, 2010.
     """
-    check_positive("alpha", alpha)
+    soft_ranks = partial(approx_soft_ranks, alpha=alpha)
+    return soft_rank_loss(soft_ranks, scores, labels, mask, metric, beta, cutoff_offset, tile_entries)
+
+
+def soft_rank_loss(
+    soft_ranks: Callable[[Tensor, Tensor], Tensor],
+    scores: Tensor,
+    labels: Tensor,
+    mask: Tensor | None,
+    metric: str,
+    beta: float,
+    cutoff_offset: float,
+    entries: Callable[[int], int] | None,
+) -> Tensor:
+    """1 − metric of soft ranks, as in `approx`; `soft_ranks` maps prepared scores and mask to (lists, documents)."""
     check_positive("beta", beta)
 
     def smooth_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
-        ranks = tiled_soft_ranks(scores, mask, alpha)
-        return metric_from_soft_ranks(ranks, labels, mask, metric, beta, cutoff_offset)
+        return metric_from_soft_ranks(soft_ranks(scores, mask), labels, mask, metric, beta, cutoff_offset)
 
-    return metric_loss(smooth_metric, scores, labels, mask, metric, entries=tile_entries)
+    return metric_loss(smooth_metric, scores, labels, mask, metric, entries)
 
 
 def metric_loss(
@@ -94,13 +106,11 @@ def metric_loss(
     mask: Tensor | None,
     metric: str,
     entries: Callable[[int], int] | None = None,
-    operator: Callable[[Tensor, Tensor], Tensor] = lambda scores, mask: scores,
 ) -> Tensor:
     """1 − smooth metric, and 0 for degenerate lists.
 
     `smooth_metric` maps prepared scores, labels and mask, and the parsed metric, to (lists,). With `entries` it is
-    computed in blocks of lists, as in `in_blocks`. `operator` is applied to the prepared scores and mask of all lists,
-    before the blocks.
+    computed in blocks of lists, as in `in_blocks`.
     """
     parsed = metrics.parse(metric)
     scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
@@ -108,7 +118,6 @@ def metric_loss(
     def metric_loss(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         return 1 - smooth_metric(scores, labels, mask, parsed)
 
-    operand = operator(scores, mask)
     if entries is None:
-        return metric_loss(operand, labels, mask).masked_fill(degenerate, 0)
-    return in_blocks(metric_loss, operand, labels, mask, degenerate, entries)
+        return metric_loss(scores, labels, mask).masked_fill(degenerate, 0)
+    return in_blocks(metric_loss, scores, labels, mask, degenerate, entries)

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rerank.losses.inputs import by_score, check_positive, mask_scores
-from rerank.losses.kernels.blocks import wants_gradient
 from rerank.losses.metrics import Metric, discount, gain, ideal_dcg
 
 ROWS = 210
@@ -25,18 +24,7 @@ def approx_soft_ranks(scores: Tensor, mask: Tensor | None = None, alpha: float =
         alpha: inverse temperature, above 0; the gradient of a pair vanishes if alpha |S_j − S_i| is large.
     """
     check_positive("alpha", alpha)
-    return tiled_soft_ranks(*mask_scores(scores, mask), alpha)
-
-
-def tiled_soft_ranks(scores: Tensor, mask: Tensor, alpha: float) -> Tensor:
-    """1 + sum over j != i of sigma(alpha (S_j - S_i)) (Qin et al. 2010).
-
-    With documents sorted by descending score, the pairs right of the diagonal suffice, as sigma(-x) = 1 - sigma(x); the
-    smaller of the two is computed. The slopes sigma (1 - sigma) of these pairs, one half of (documents x documents) a
-    list, are kept for the backward pass. Scores, mask and result are (lists, documents); documents whose mask is False
-    are not compared and have 0. The gradient can be taken once.
-    """
-    soft_ranks: Tensor = _SoftRanks.apply(scores, mask, alpha, wants_gradient(scores))
+    soft_ranks: Tensor = _SoftRanks.apply(*mask_scores(scores, mask), alpha)
     return soft_ranks
 
 
@@ -77,7 +65,7 @@ def metric_from_soft_ranks(
     name, cutoff = metric
     relevant = (labels >= 1) & mask
     if name == "ap":
-        relevant_ranks = tiled_soft_ranks(-soft_ranks, relevant, beta)
+        relevant_ranks = approx_soft_ranks(-soft_ranks, relevant, beta)
         return (relevant_ranks / soft_ranks.masked_fill(~relevant, 1)).sum(dim=1) / relevant.sum(dim=1).clamp_min(1)
     soft_ranks = soft_ranks.masked_fill(~mask, 1)
     within = torch.ones_like(soft_ranks)
@@ -93,8 +81,7 @@ def _decreasing_blocks(values: Tensor, mask: Tensor) -> Tensor:
     """The runs of equal values in the non-increasing isotonic regression, as block numbers: 0 for the first run, 1, ...
 
     Pooling in any order gives the solution, so each round pools every run of blocks whose means do not decrease, in
-    all lists. Random lists take a few rounds; at most, it takes as many as there are documents. All are (lists,
-    documents). Real entries come first; the others never join.
+    all lists. Random lists take a few rounds. Real entries come first; the others never join.
     """
     blocks = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
     while True:
@@ -113,8 +100,15 @@ def _mean(values: Tensor, blocks: Tensor) -> Tensor:
 
 
 class _SoftRanks(torch.autograd.Function):
+    """`approx_soft_ranks` in tiles.
+
+    With documents sorted by descending score, the pairs right of the diagonal suffice, as sigma(-x) = 1 - sigma(x); the
+    smaller of the two is computed. The slopes sigma (1 - sigma) of these pairs, one half of (documents x documents) a
+    list, are kept for the backward pass. Documents whose mask is False are not compared.
+    """
+
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, mask: Tensor, alpha: float, needs_gradient: bool) -> Tensor:
+    def forward(ctx: Any, scores: Tensor, mask: Tensor, alpha: float) -> Tensor:
         order = by_score(scores, mask)[:, : max(mask.sum(dim=1).tolist(), default=0)]
         real = mask.gather(1, order)
         ranked = scores.gather(1, order)
@@ -130,7 +124,7 @@ class _SoftRanks(torch.autograd.Function):
             # The document itself adds sigma(0) = 1/2 to the sum over the others.
             ranks[:, start:stop] += before.sum(dim=2)
             ranks[:, stop:] += (stop - start) - before[:, :, stop - start :].sum(dim=1)
-            if needs_gradient:
+            if ctx.needs_input_grad[0]:
                 slopes.append(before.addcmul_(before, before, value=-1))
         ctx.alpha, ctx.order, ctx.shape, ctx.slopes = alpha, order, scores.shape, slopes
         ctx.real = real
@@ -138,7 +132,7 @@ class _SoftRanks(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         grad = grad.gather(1, ctx.order).masked_fill(~ctx.real, 0)
         # dS_k = alpha sum_i slope_ik (g_i - g_k): both sums in one product.
         weights = torch.stack([grad, torch.ones_like(grad)], dim=1)
@@ -150,4 +144,4 @@ class _SoftRanks(torch.autograd.Function):
             sums[:, :, stop:] += weights[:, :, start:stop] @ slope[:, :, stop - start :]
             start = stop
         ranked = (ctx.alpha * (sums[:, 0] - grad * sums[:, 1])).masked_fill_(~ctx.real, 0)
-        return grad.new_zeros(ctx.shape).scatter_(1, ctx.order, ranked), None, None, None
+        return grad.new_zeros(ctx.shape).scatter_(1, ctx.order, ranked), None, None

@@ -1,17 +1,17 @@
 """Losses with a relaxed sorting operator: NeuralSort, PiRank, NeuralNDCG, SoftSort, FastSort and optimal transport."""
 
 from collections.abc import Callable
+from functools import partial
 
 from torch import Tensor
 
-from rerank.losses import indicators, metrics
+from rerank.losses.indicators import neuralsort_indicators, soft_permutation
 from rerank.losses.inputs import check_positive
-from rerank.losses.kernels.neuralsort import band_entries, neuralsort_ranked
-from rerank.losses.kernels.softsort import scan_entries, softsort_ranked
-from rerank.losses.metrics import Metric, metric_from_ranked
+from rerank.losses.kernels.sorting import band_entries, neuralsort_ranked, softsort_ranked
+from rerank.losses.metrics import Metric, metric_from_ranked, ranks_like, summed_labels
 from rerank.losses.registry import loss
-from rerank.losses.smooth import metric_loss
-from rerank.losses.soft_ranks import fast_soft_ranks, metric_from_soft_ranks, tile_entries
+from rerank.losses.smooth import metric_loss, soft_rank_loss
+from rerank.losses.soft_ranks import fast_soft_ranks, tile_entries
 
 SCALINGS = 50
 """Sinkhorn scalings of NeuralNDCG's indicators, as in the authors' code; theirs may stop earlier, at a tolerance."""
@@ -33,17 +33,12 @@ def neuralsort(
         Grover, Wang, Zweig and Ermon: Stochastic Optimization of Sorting Networks via Continuous
         Relaxations, ICLR 2019.
     """
-    smooth_metric = _metric_of_expected_labels(neuralsort_ranked, temperature)
-    return metric_loss(smooth_metric, scores, labels, mask, metric, entries=band_entries)
+    return _expected_loss(neuralsort_ranked, scores, labels, mask, metric, temperature, band_entries)
 
 
 @loss("pirank")
 def pirank(
-    scores: Tensor,
-    labels: Tensor,
-    mask: Tensor | None = None,
-    metric: str = "ndcg",
-    temperature: float = 1.0,
+    scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg", temperature: float = 1.0
 ) -> Tensor:
     """1 − metric of NeuralSort's rank indicators, with the expected gain at each rank.
 
@@ -57,14 +52,7 @@ def pirank(
     Reference:
         Swezey, Grover, Charron and Ermon: PiRank: Scalable Learning To Rank via Differentiable Sorting, NeurIPS 2021.
     """
-    check_positive("temperature", temperature)
-
-    def smooth_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
-        gains = metrics.summed_gains(labels, metric)
-        ranked = neuralsort_ranked(scores, gains, mask, temperature, metric.cutoff or scores.shape[1])
-        return metric_from_ranked(ranked, labels, metric, gains=True)
-
-    return metric_loss(smooth_metric, scores, labels, mask, metric, entries=band_entries)
+    return _expected_loss(neuralsort_ranked, scores, labels, mask, metric, temperature, band_entries, gains=True)
 
 
 @loss("neural_ndcg")
@@ -83,21 +71,17 @@ def neural_ndcg(
         Pobrotyn and Białobrzeski: NeuralNDCG: Direct Optimisation of a Ranking Metric via Differentiable Relaxation of
         Sorting, 2021 (equation 8, the deterministic operator).
     """
-    check_positive("temperature", temperature)
 
-    def smooth_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
-        rows = indicators.neuralsort_indicators(scores, mask, temperature)
+    def scaled(scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
+        rows = neuralsort_indicators(scores, mask, temperature)
         for _ in range(SCALINGS):
             for dim in (1, 2):
                 sums = rows.sum(dim=dim, keepdim=True)
                 rows = rows / sums.masked_fill(sums == 0, 1)  # padding has no indicator
-        ranked = (rows * metrics.summed_gains(labels, metric)[:, None]).sum(dim=2)
-        return metric_from_ranked(ranked[:, : metric.cutoff], labels, metric, gains=True)
+        return (rows * labels[:, None]).sum(dim=2)[:, :count]
 
     # The graph has the scaled indicators of every scaling.
-    return metric_loss(
-        smooth_metric, scores, labels, mask, metric, entries=lambda documents: 2 * SCALINGS * documents**2
-    )
+    return _expected_loss(scaled, scores, labels, mask, metric, temperature, lambda n: 2 * SCALINGS * n**2, gains=True)
 
 
 @loss("softsort")
@@ -115,8 +99,7 @@ def softsort(
     Reference:
         Prillo and Eisenschlos: SoftSort: A Continuous Relaxation for the argsort Operator, ICML 2020.
     """
-    smooth_metric = _metric_of_expected_labels(softsort_ranked, temperature)
-    return metric_loss(smooth_metric, scores, labels, mask, metric, entries=scan_entries)
+    return _expected_loss(softsort_ranked, scores, labels, mask, metric, temperature, lambda documents: 2 * documents)
 
 
 @loss("fastsort")
@@ -142,16 +125,8 @@ def fastsort(
     Reference:
         Blondel, Teboul, Berthet and Djolonga: Fast Differentiable Sorting and Ranking, ICML 2020.
     """
-    check_positive("beta", beta)
-
-    def soft_ranks(scores: Tensor, mask: Tensor) -> Tensor:
-        return fast_soft_ranks(scores, mask, strength)
-
-    def smooth_metric(ranks: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
-        return metric_from_soft_ranks(ranks, labels, mask, metric, beta, cutoff_offset)
-
-    entries = tile_entries if metric.lower() == "ap" else None
-    return metric_loss(smooth_metric, scores, labels, mask, metric, entries, operator=soft_ranks)
+    soft_ranks, entries = partial(fast_soft_ranks, strength=strength), tile_entries if metric.lower() == "ap" else None
+    return soft_rank_loss(soft_ranks, scores, labels, mask, metric, beta, cutoff_offset, entries)
 
 
 @loss("ot")
@@ -172,7 +147,7 @@ def ot(
         metric: p@K, ndcg@K, ndcg or ap.
         beta: inverse temperature, above 0, of the cut-off in p@K and ndcg@K and of the comparison of ranks in ap.
         cutoff_offset: the soft cut-off is at rank K + cutoff_offset.
-        epsilon: weight of the entropic regularisation, 1e-9 or more; the smaller, the closer to the true ranks.
+        epsilon: weight of the entropic regularisation, above 0; the smaller, the closer to the true ranks.
 
     Raises:
         RuntimeError: the plan did not converge, for a very small epsilon.
@@ -180,27 +155,31 @@ def ot(
     Reference:
         Cuturi, Teboul and Vert: Differentiable Ranking and Sorting using Optimal Transport, NeurIPS 2019.
     """
-    indicators.check_epsilon(epsilon)
-    check_positive("beta", beta)
 
-    def smooth_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
-        plan = indicators.soft_permutation(scores, mask, epsilon)
-        ranks = (plan * metrics.ranks_like(plan, plan.shape[1])[:, None]).sum(dim=1)
-        return metric_from_soft_ranks(ranks, labels, mask, metric, beta, cutoff_offset)
+    def soft_ranks(scores: Tensor, mask: Tensor) -> Tensor:
+        plan = soft_permutation(scores, mask, epsilon)
+        return (plan * ranks_like(plan, plan.shape[1])[:, None]).sum(dim=1)
 
     # A plan is in float64, which takes the memory of two float32 numbers.
-    return metric_loss(smooth_metric, scores, labels, mask, metric, entries=lambda documents: 2 * documents**2)
+    return soft_rank_loss(soft_ranks, scores, labels, mask, metric, beta, cutoff_offset, lambda n: 2 * n**2)
 
 
-def _metric_of_expected_labels(
-    expected: Callable[[Tensor, Tensor, Tensor, float, int], Tensor], temperature: float
-) -> Callable[[Tensor, Tensor, Tensor, Metric], Tensor]:
-    """A smooth metric for `metric_loss`; `expected` is `neuralsort_ranked` or `softsort_ranked`."""
+def _expected_loss(
+    expected: Callable[[Tensor, Tensor, Tensor, float, int], Tensor],
+    scores: Tensor,
+    labels: Tensor,
+    mask: Tensor | None,
+    metric: str,
+    temperature: float,
+    entries: Callable[[int], int],
+    gains: bool = False,
+) -> Tensor:
+    """1 − metric of the expected labels, or gains, at each rank; `expected` is as `neuralsort_ranked`."""
     check_positive("temperature", temperature)
 
     def smooth_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
-        summed = metrics.summed_labels(labels, metric)
+        summed = summed_labels(labels, metric, gains)
         ranked = expected(scores, summed, mask, temperature, metric.cutoff or scores.shape[1])
-        return metric_from_ranked(ranked, labels, metric)
+        return metric_from_ranked(ranked, labels, metric, gains=gains)
 
-    return smooth_metric
+    return metric_loss(smooth_metric, scores, labels, mask, metric, entries)

@@ -7,10 +7,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from rerank.losses import LOSSES
-from rerank.losses import soft_ranks as tiled_soft_ranks
-from rerank.losses.kernels import blocks
-from rerank.losses.kernels import neuralsort as neuralsort_bands
+from rerank.losses import LOSSES, soft_ranks
+from rerank.losses.kernels import blocks, sorting
 from rerank.losses.kernels.blocks import in_blocks
 from tests.losses.graphs import loss_of, ragged_lists, value_and_gradient
 
@@ -35,8 +33,8 @@ EVERY = pytest.mark.parametrize(("name", "settings"), CASES, ids=[f"{name}-{s}" 
 def cut(monkeypatch, block: int, rows: int) -> None:
     monkeypatch.setattr(blocks, "CPU_BLOCK", block)
     monkeypatch.setattr(blocks, "CPU_CALL", block // 8)
-    monkeypatch.setattr(tiled_soft_ranks, "ROWS", rows)
-    monkeypatch.setattr(neuralsort_bands, "ROWS", rows)
+    monkeypatch.setattr(soft_ranks, "ROWS", rows)
+    monkeypatch.setattr(sorting, "ROWS", rows)
 
 
 @EVERY
@@ -104,7 +102,7 @@ def test_no_intermediate_result_is_larger_than_a_block(name: str, settings: dict
 @pytest.mark.parametrize("scale", [1e30, 1e34])
 def test_differences_beyond_float32_are_far_apart_and_no_more(scale: float) -> None:
     scores = torch.tensor([[scale, -scale, 0.0]]).requires_grad_()
-    places = tiled_soft_ranks.tiled_soft_ranks(scores, torch.ones(1, 3, dtype=torch.bool), 1e3)
+    places = soft_ranks.approx_soft_ranks(scores, torch.ones(1, 3, dtype=torch.bool), 1e3)
     assert places.tolist() == [[1.0, 3.0, 2.0]]
     assert not torch.autograd.grad(places[0, 0], scores)[0].any()
 

@@ -136,7 +136,7 @@ def test_a_function_without_the_parameters_of_a_loss_is_refused():
         def wrong_order(labels: Tensor, scores: Tensor) -> Tensor:
             return scores
 
-    with pytest.raises(TypeError, match="hyperparameter weights: expected a default and one of the types float, int"):
+    with pytest.raises(TypeError, match="a default and one of the types float, int, bool, str, got"):
 
         @loss("other")
         def no_flag(
@@ -144,7 +144,7 @@ def test_a_function_without_the_parameters_of_a_loss_is_refused():
         ) -> Tensor:
             return scores
 
-    with pytest.raises(TypeError, match="hyperparameter alpha: expected a default"):
+    with pytest.raises(TypeError, match="hyperparameters with a default"):
 
         @loss("other")
         def no_default(scores: Tensor, labels: Tensor, mask: Tensor | None, alpha: float) -> Tensor:
@@ -156,9 +156,6 @@ def test_a_function_without_the_parameters_of_a_loss_is_refused():
 def test_a_loss_says_what_its_labels_are(toy):
     assert set(LABELS) == set(LOSSES)
     assert (LABELS["toy"], LABELS["margin_mse"]) == ("judgments", "scores")
-    with pytest.raises(ValueError, match="loss 'other': labels: expected judgments or scores, got 'grades'"):
-        loss("other", labels="grades")
-    assert "other" not in LABELS
 
 
 def test_a_name_is_given_once(toy):

@@ -34,18 +34,11 @@ Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 def in_blocks(
     loss: Loss, scores: Tensor, labels: Tensor, mask: Tensor, degenerate: Tensor, entries: Callable[[int], int]
 ) -> Tensor:
-    """The values of a loss; only the graph of one block of lists is in memory at a time.
+    """The values of a loss, (lists,); only the graph of one block of lists is in memory at a time.
 
-    Args:
-        loss: from scores, labels and mask, each (lists, documents) with the real documents first, to (lists,).
-        scores: (lists, documents), or another tensor of this shape with respect to which the loss is differentiated.
-        labels: (lists, documents).
-        mask: (lists, documents), True on real documents.
-        degenerate: (lists,), True if the value and the gradient are 0.
-        entries: from the number of documents to the size of the largest intermediate result of one list.
-
-    Returns:
-        (lists,). The gradient can be taken once.
+    `loss` maps scores, labels and mask, (lists, documents) each with the real documents first, to (lists,). Value and
+    gradient are 0 where `degenerate`, (lists,), is True. `entries` maps the number of documents to the size of the
+    largest intermediate result of one list. The gradient can be taken once.
     """
     needs_gradient = wants_gradient(scores)
     targets = _real_first(mask)
@@ -100,17 +93,12 @@ def _blocks(
 def pair_sums(
     scores: Tensor, firsts: Tensor, block: Callable[[slice, slice, slice], tuple[Tensor, Tensor]]
 ) -> tuple[Tensor, Tensor]:
-    """The sum of the costs of pairs (row, column); documents are in some order, and columns come after their rows.
+    """The sums of the costs of pairs (row, column), (lists,), and their gradient, (lists, documents).
 
-    Args:
-        scores: (lists, documents) in that order; only the shape and the type are used.
-        firsts: (lists, rows), not decreasing along the rows: the first column with which a row is a pair. Documents
-            beyond the rows are columns only.
-        block: takes the slices of lists, rows and columns; returns the cost of each pair and its derivative with
-            respect to S_column - S_row, both (lists, rows, columns) and 0 if there is no pair.
-
-    Returns:
-        The sums (lists,) and their gradient (lists, documents).
+    Documents are in some order, that of `scores`, and columns come after their rows. `firsts`, (lists, rows), not
+    decreasing along the rows, is the first column with which a row is a pair; documents beyond the rows are columns
+    only. `block` takes slices of lists, rows and columns; it returns the cost of each pair and its derivative with
+    respect to S_column - S_row, both (lists, rows, columns) and 0 if there is no pair.
     """
     lists, documents = scores.shape
     values, gradient = torch.zeros_like(scores[:, 0]), torch.zeros_like(scores)

@@ -46,10 +46,7 @@ def _classes(labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _counts(classes: Tensor, suffixes: Tensor, prefixes: Tensor) -> tuple[Tensor, Tensor]:
-    """For each document: the number of lower classes from `suffixes` on, and of higher ones before `prefixes`.
-
-    All are (lists, documents) in the same order.
-    """
+    """How many lower classes are from `suffixes` on, and how many higher ones before `prefixes`: (lists, documents)."""
     lists, documents = classes.shape
     places = torch.arange(documents, device=classes.device)
     bounds = torch.stack([suffixes, torch.full_like(classes, documents), torch.zeros_like(classes), prefixes], dim=1)

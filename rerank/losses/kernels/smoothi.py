@@ -50,7 +50,8 @@ def _one_pass(
     ranks = ranks_like(scores, scores.shape[1])[: metric.cutoff]
     steps = min(len(ranks), _steps(scaled, delta))
     live = (ranks <= count).to(scores.dtype)
-    weights = live * _weights(ranks, metric)
+    # The factor of each rank in the metric's derivative.
+    weights = {"p": torch.ones_like(ranks), "ap": 1 / ranks, "ndcg": math.log(2) * discount(ranks)}[metric.name] * live
     expected = torch.zeros_like(live)
     seen, shares = torch.zeros_like(lowest), torch.zeros_like(lowest)
     later = torch.zeros_like(scores) if gradient is not None and metric.name == "ap" else None
@@ -115,18 +116,11 @@ def _steps(scaled: Tensor, delta: float) -> int:
     return math.ceil(math.log(max(peak, 1.0) / least) / -math.log1p(-delta))
 
 
-def _weights(ranks: Tensor, metric: Metric) -> Tensor:
-    """The factor of each rank in the metric's derivative: (ranks,)."""
-    if metric.name == "ndcg":
-        return math.log(2) * discount(ranks)
-    return torch.ones_like(ranks) if metric.name == "p" else 1 / ranks
-
-
 def _slopes(e: Tensor, weights: Tensor, live: Tensor, seen: Tensor, shares: Tensor, metric: Metric) -> Tensor:
     """c_r times the metric's `normaliser`, for AP without the total of e_m / m.
 
-    All are (lists, ranks), for some consecutive ranks: `e` the expected labels, `weights` those of `_weights`, 0 beyond
-    the documents, where `live` is 0 and not 1; `seen` and `shares` sum e and e_m / m over the ranks above.
+    All are (lists, ranks), for some consecutive ranks: `e` the expected labels, `weights` the factors of the ranks, 0
+    beyond the documents, where `live` is 0 and not 1; `seen` and `shares` sum e and e_m / m over the ranks above.
     """
     if metric.name == "ndcg":
         return torch.exp2(e) * weights

@@ -1,18 +1,22 @@
-"""NeuralSort: the expected label at each rank, from the band of the permutation that is not 0, with its gradient.
+"""The expected label at each rank by NeuralSort and by SoftSort, with its gradient, without the whole permutation.
 
-When documents are sorted by descending score, the logits of a rank rise up to the document at that rank and fall after
-it, by the gap between two neighbours times 1, 3, 5, ... So the largest logit is known, and so is the band of documents
-whose logits are near enough to it for exp not to vanish. The band is computed in tiles.
+NeuralSort: when documents are sorted by descending score, the logits of a rank rise up to the document at that rank and
+fall after it, by the gap between two neighbours times 1, 3, 5, ... So the largest logit is known, and so is the band of
+documents whose logits are near enough to it for exp not to vanish. The band is computed in tiles.
+
+SoftSort takes O(documents log documents), as exp(-|S_r - S_j| / temperature) decays: the sum over the documents above
+is a recursion, F_k = x_k + exp(-(S_(k-1) - S_k) / temperature) F_(k-1), whose factors are at most 1; a scan computes it
+in log2(documents) steps.
 """
 
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rerank.losses.inputs import by_score, tie_bounds
-from rerank.losses.kernels.blocks import wants_gradient
 
 ROWS = 128
 """Ranks in a tile: with fewer, the band is narrower; with more, there are fewer calls."""
@@ -27,7 +31,7 @@ def neuralsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature:
     Scores and labels are (lists, documents), 0 on padding; the labels have no gradient, and no list is empty. Returns
     (lists, ranks), 0 beyond the number of documents. The gradient can be taken once.
     """
-    ranked: Tensor = _Ranked.apply(scores, labels, mask, temperature, count, wants_gradient(scores))
+    ranked: Tensor = _NeuralSort.apply(scores, labels, mask, temperature, count)
     return ranked
 
 
@@ -36,11 +40,9 @@ def band_entries(documents: int) -> int:
     return documents * min(documents, 2 * ROWS)
 
 
-class _Ranked(torch.autograd.Function):
+class _NeuralSort(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int, needs_gradient: bool
-    ) -> Tensor:
+    def forward(ctx: Any, scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
         dtype = scores.dtype
         order = by_score(scores, mask)
         real, documents = mask.gather(1, order), mask.sum(dim=1, keepdim=True)
@@ -72,7 +74,7 @@ class _Ranked(torch.autograd.Function):
             tile = tile.clamp_min_(-NEGLIGIBLE).exp_()
             total, mass = (columns[:, :, low:high] @ tile.mT).unbind(dim=1)
             expected.append(total / mass)
-            if needs_gradient:
+            if ctx.needs_input_grad[0]:
                 tiles.append((low, high, weight, centre, mass, tile))
         ranked_labels = torch.cat(expected, dim=1).masked_fill_(index[:count] >= documents, 0)
         ctx.saved = order, real, ranked, columns[:, 0], ranked_labels, tiles, temperature
@@ -80,7 +82,7 @@ class _Ranked(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
         order, real, ranked, y, expected, tiles, temperature = ctx.saved
         index = torch.arange(y.shape[1], device=y.device)
         documents = real.sum(dim=1, keepdim=True)
@@ -107,7 +109,7 @@ class _Ranked(torch.autograd.Function):
         below = above[:, -1:] - above.gather(1, last)
         slope -= below - (above - moved).gather(1, first)
         slope = (slope / temperature).masked_fill_(~real, 0).to(grad.dtype)
-        return torch.zeros_like(slope).scatter_(1, order, slope), None, None, None, None, None
+        return torch.zeros_like(slope).scatter_(1, order, slope), None, None, None, None
 
 
 def _spread(ranked: Tensor, real: Tensor) -> Tensor:
@@ -136,3 +138,62 @@ def _bands(
     lows = near(starts).argmax(dim=1)
     highs = documents - near((starts + ROWS - 1).clamp_max(count - 1)).flip(1).argmax(dim=1)
     return list(zip(lows.tolist(), highs.tolist(), strict=True))
+
+
+def softsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
+    """The expected label at each of `count` ranks, sum_j I_j^r y_j, for I^r = softmax_j(-|S_r - S_j| / temperature).
+
+    Otherwise as `neuralsort_ranked`.
+    """
+    ranked: Tensor = _SoftSort.apply(scores, labels, mask, temperature, count)
+    return ranked
+
+
+class _SoftSort(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
+        order = by_score(scores, mask)
+        # In float64, as a scan rounds at every step; it is cheap.
+        ranked, real = scores.gather(1, order).double(), mask.gather(1, order)
+        decay = torch.exp((ranked[:, 1:] - ranked[:, :-1]) / temperature).masked_fill_(~real[:, 1:], 0)
+        y = torch.stack([labels.gather(1, order).double(), real.double()])
+        above, below = _sides(y, decay)
+        total, weight = above + y + below
+        weight = weight.masked_fill(~real, 1)
+        expected: Tensor = total / weight
+        ctx.save_for_backward(order, ranked, decay, y, above, below, expected, weight)
+        ctx.temperature = temperature
+        return expected[:, :count].to(scores.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
+        order, ranked, decay, y, above, below, expected, weight = ctx.saved_tensors
+        share = torch.zeros_like(ranked)
+        share[:, : grad.shape[1]] = grad
+        share = share / weight * y[1]
+        # The logit of rank r and document j has the derivative share_r kernel_rj (y_j - e_r). It is a function of
+        # |S_r - S_j|, whose derivative is 0 if the two are equal.
+        x = torch.stack([share, share * expected])
+        upper, lower = _sides(x, decay)
+        first, last = tie_bounds(ranked)
+        signed = torch.cat([lower, below]).gather(2, last.expand(4, -1, -1))
+        signed -= torch.cat([upper, above]).gather(2, first.expand(4, -1, -1))
+        slope = y[0] * signed[0] - signed[1] + share * (signed[2] - expected * signed[3])
+        slope = (slope * y[1] / -ctx.temperature).to(grad.dtype)
+        return torch.zeros_like(slope).scatter_(1, order, slope), None, None, None, None
+
+
+def _sides(x: Tensor, decay: Tensor) -> tuple[Tensor, Tensor]:
+    """The sums of x_m exp(-|S_m - S_k| / temperature) over m < k and over m > k, each (sums, lists, documents)."""
+    return _before(x, decay), _before(x.flip(2), decay.flip(1)).flip(2)
+
+
+def _before(x: Tensor, decay: Tensor) -> Tensor:
+    """The sums over m < k of x_m decay_(m+1) ... decay_k, with decay (lists, documents - 1) between neighbours."""
+    sums, factor, step = x.clone(), F.pad(decay, (1, 0)), 1
+    while step < x.shape[2]:
+        sums[:, :, step:] += factor[:, step:] * sums[:, :, :-step]
+        factor[:, step:] = factor[:, step:] * factor[:, :-step]
+        step *= 2
+    return F.pad(sums[:, :, :-1] * decay, (1, 0))
