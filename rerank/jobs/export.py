@@ -5,9 +5,11 @@ from pathlib import Path
 import torch
 
 from rerank.config import EncoderSettings
-from rerank.models.checkpoints import TrainedCrossEncoder, open_trained_weights
+from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.cross_encoder import CrossEncoder
-from rerank.models.export.folder import FORMATS, write_export
+from rerank.models.export.folder import write_export
+from rerank.models.export.formats import check_packages
+from rerank.models.hub import encoder_folder
 from rerank.models.reranker import Reranker
 from rerank.models.text_scorer import TextScorer
 from rerank.utils.files import atomic_write
@@ -25,9 +27,10 @@ def export_checkpoint(settings: EncoderSettings, checkpoint: str, folder: Path, 
 
     Raises UserError if the model has no trained head or cannot be exported, and if a package is missing.
     """
-    FORMATS[form].check_packages(int8)
-    trained = open_trained_weights(checkpoint, settings.pooling, settings.max_doc_tokens, settings.template)
-    model = Reranker(TextScorer(TrainedCrossEncoder(*trained), torch.device("cpu"), "float32"), checkpoint)
+    check_packages(form, int8)
+    encoder_folder(checkpoint)  # refuses an exported graph
+    trained = open_trained_cross_encoder(checkpoint, settings.pooling, settings.max_doc_tokens, settings.template)
+    model = Reranker(TextScorer(trained, torch.device("cpu"), "float32"), checkpoint)
     with atomic_write(folder) as tmp:
         write_graph(tmp, model, form, int8)
     return folder

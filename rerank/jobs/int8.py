@@ -16,7 +16,7 @@ from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.significance import mean_and_error
 from rerank.jobs.export import write_graph
 from rerank.models.cross_encoder import CrossEncoder
-from rerank.models.export.folder import FORMATS
+from rerank.models.export.formats import check_packages
 from rerank.models.gpu import SMALL
 from rerank.models.hub import file_hashes
 from rerank.models.reranker import Reranker
@@ -73,7 +73,7 @@ def int8_if_faster(reranker: Reranker, sample: Callable[[], Sample]) -> Reranker
     if sum(weight.numel() for weight in model.parameters()) < SMALL:
         return reranker
     try:
-        FORMATS[FORMAT].check_packages(True)
+        check_packages(FORMAT, True)
     except UserError:  # it names flags of `rerank export`
         log.info(f'{name}: served in {scorer.precision}; int8 may be faster: pip install "ir-rerank[cpu]"')
         return reranker

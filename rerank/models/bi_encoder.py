@@ -63,11 +63,8 @@ class BiEncoder:
         check_config_files(folder)
         _expect_bi_encoder(folder, name)
         model = open_model(SentenceTransformer, folder, name, str(usable_device(device)), precision)
-        pooling = cls(name, model, None, None).facts()["pooling"]
         if not (folder / MODULES_FILE).is_file():
-            log.info(
-                f"encoder {name}: has no {MODULES_FILE}, so its vectors are the {pooling} of its tokens', by cosine"
-            )
+            log.info(f"encoder {name}: has no {MODULES_FILE}, so its vectors are the mean of its tokens', by cosine")
         return with_tokenizer(name, model, model.max_seq_length)
 
     @functools.cached_property
@@ -110,24 +107,6 @@ class BiEncoder:
             return [text]
         return equal_passages(text, self.tokenizer, self.max_tokens)
 
-    def similarity(self, queries: np.ndarray, passages: np.ndarray) -> np.ndarray:
-        """(queries, passages) similarities: those that the model was trained with, else cosines."""
-        device = self.model.device
-        found = self.model.similarity(torch.tensor(queries).to(device), torch.tensor(passages).to(device))
-        values: np.ndarray = found.cpu().numpy()
-        return values
-
-    def facts(self) -> dict[str, Any]:
-        """How it makes vectors and compares them."""
-        return {
-            "max_length": self.model.max_seq_length,
-            "modules": [type(module).__name__ for module in self.model],
-            "pooling": next((module.pooling_mode for module in self.model if hasattr(module, "pooling_mode")), None),
-            "prompts": {name: text for name, text in self.model.prompts.items() if text},
-            "similarity": self.compares,
-            "passage_scores": "max",
-        }
-
     def _settings(self) -> dict[str, Any]:
         return {
             "batch_size": max(1, TOKENS_AT_ONCE // (self.model.max_seq_length or TOKENS_AT_ONCE)),
@@ -152,16 +131,20 @@ def with_tokenizer(name: str, model: Any, limit: int | None) -> BiEncoder:
     return BiEncoder(name, model, limit - around, open_offset_tokenizer(tokenizer.backend_tokenizer.to_str()))
 
 
+def stated_kinds(folder: Path) -> tuple[str, list[str]]:
+    """The type that sentence-transformers has written into a model's files, or "", and its architectures."""
+    file, config = folder / "config_sentence_transformers.json", folder / "config.json"
+    stated = read_json(file, dict[str, Any], EXPECTED).get("model_type") if file.is_file() else ""
+    return stated or "", read_json(config, CheckpointConfig, EXPECTED).get("architectures") or []
+
+
 def _expect_bi_encoder(folder: Path, name: str) -> None:
     """Raises UserError if the files say that the model is something else, such as a cross-encoder."""
-    file = folder / "config_sentence_transformers.json"
-    stated = read_json(file, dict[str, Any], EXPECTED).get("model_type") if file.is_file() else None
-    if stated not in (None, "SentenceTransformer"):
+    stated, architectures = stated_kinds(folder)
+    if stated not in ("", "SentenceTransformer"):
         raise UserError(f"encoder {name}: is a {stated}; {EXPECTED}")
-    if (folder / MODULES_FILE).is_file():
-        return
-    config: CheckpointConfig = read_json(folder / "config.json", CheckpointConfig, EXPECTED)
-    if heads := [kind for kind in config.get("architectures") or () if kind.endswith(HEADS)]:
+    heads = [kind for kind in architectures if kind.endswith(HEADS)]
+    if heads and not (folder / MODULES_FILE).is_file():
         raise UserError(f"encoder {name}: is a {heads[0]}, which compares no vectors; {EXPECTED}")
 
 

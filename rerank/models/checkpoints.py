@@ -1,12 +1,13 @@
 """Checkpoints of cross-encoders: opened to train or to score, and saved so that other libraries read them."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from rerank.batches.templates import chat_template
 from rerank.models.cross_encoder import CrossEncoder
@@ -14,13 +15,15 @@ from rerank.models.encoder import LoadedEncoder, load_encoder
 from rerank.models.export.folder import ExportedCrossEncoder, is_export, open_export
 from rerank.models.heads import Float32Linear, folded, unfolded
 from rerank.models.hub import quiet_transformers
-from rerank.models.lora import add_lora, merged_weights
 from rerank.models.pooling import expect_pooling
-from rerank.utils.errors import UserError
+from rerank.utils.errors import UserError, needed
 from rerank.utils.progress import log
 
 IDENTITY = "torch.nn.modules.linear.Identity"
 """The activation of the scores in sentence-transformers, whose default is the sigmoid."""
+
+ALPHA_PER_RANK = 2
+"""The product B A of LoRA is multiplied by alpha / rank, which is this number for every rank."""
 
 REPLACED = ("head", "first_stage_weight", "first_stage")
 """Recorded settings that a model does not keep when it goes on training with others."""
@@ -32,15 +35,15 @@ def open_cross_encoder(
     """The model of a name or folder, its tokenizer, and the tokens that fit into one passage.
 
     A folder that `save_cross_encoder` wrote has its own linear layer; an encoder gets a new one, initialised with
-    `seed`. Without a `template` the model has the one that it was saved with. With a `lora_rank` the body is frozen and
-    learns through low-rank matrices (`models.lora`). Raises UserError for an encoder that cannot be loaded or saved,
-    for an unknown pooling, and if peft is missing.
+    `seed`. Without a `template` the model has the one that it was saved with. With a `lora_rank` the body learns
+    through low-rank matrices. Raises UserError for an encoder that cannot be loaded or saved, and for an unknown
+    pooling.
     """
     loaded, head = _load(name)
     if lora_rank:
-        add_lora(loaded.model, lora_rank, seed)
+        _add_lora(loaded.model, lora_rank, seed)
     if head is None and not loaded.own_head:
-        head = Float32Linear(loaded.hidden_size, 1)
+        head = Float32Linear(loaded.model.config.get_text_config().hidden_size, 1)
         nn.init.normal_(head.weight, std=0.02, generator=torch.Generator().manual_seed(seed))
         nn.init.zeros_(head.bias)
         with folded(loaded.model, head, loaded.tokenizer.pad_token_id) as found:
@@ -75,6 +78,22 @@ def _with_template(
     return model
 
 
+def _add_lora(model: Any, rank: int, seed: int) -> None:
+    """Freezes the body of a Hugging Face model; each of its linear layers W learns W + 2 B A instead.
+
+    Low-rank adaptation (Hu et al. 2022, arXiv:2106.09685, equation 3): peft puts B (outputs, rank), 0 at first, and A
+    (rank, inputs), drawn with `seed`, next to W. Raises UserError if peft cannot be imported.
+    """
+    needed("peft", f"--encoder.lora-rank {rank}", "lora")
+    from peft import LoraConfig, inject_adapter_in_model
+
+    settings = LoraConfig(r=rank, lora_alpha=ALPHA_PER_RANK * rank, lora_dropout=0.0, target_modules="all-linear")
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the layout of GPT-2's layers, which peft sets right
+        torch.manual_seed(seed)
+        inject_adapter_in_model(settings, model.base_model)
+
+
 class TrainedCrossEncoder(NamedTuple):
     """A model that can score, its tokenizer, the tokens that fit into a passage and those kept of a document."""
 
@@ -85,22 +104,14 @@ class TrainedCrossEncoder(NamedTuple):
 
 
 def open_trained_cross_encoder(name: str, pooling: str, max_doc_tokens: int, template: str = "") -> TrainedCrossEncoder:
-    """Opens a model for scoring: a checkpoint of ours, or any cross-encoder, by folder or by its name on the hub.
+    """Opens a model for scoring: a checkpoint or an export of ours, or any cross-encoder, by folder or by hub name.
 
-    The folder may also be one that `rerank export` wrote. A checkpoint of ours was saved with its pooling and its
-    `max_doc_tokens`, which replace those given here, and with its template. Raises UserError for an
-    encoder that was never trained to rank, and for another template than its own.
+    What was saved with a checkpoint of ours (pooling, `max_doc_tokens`, template) replaces what is given
+    here. Raises UserError for an encoder that was never trained to rank, and for another template than its own.
     """
     if is_export(name):
         exported, tokenizer, facts = open_export(name, template)
         return TrainedCrossEncoder(exported, tokenizer, facts["max_length"], facts["max_doc_tokens"])
-    return TrainedCrossEncoder(*open_trained_weights(name, pooling, max_doc_tokens, template))
-
-
-def open_trained_weights(
-    name: str, pooling: str, max_doc_tokens: int, template: str = ""
-) -> tuple[CrossEncoder, Any, int, int]:
-    """As `open_trained_cross_encoder`, for a model that is no exported graph; raises UserError for one."""
     loaded, head = _load(name)
     if head is None and not loaded.own_head:
         architecture = (loaded.model.config.architectures or [type(loaded.model).__name__])[0]
@@ -119,7 +130,8 @@ def open_trained_weights(
     model.first_stage_weight = settings.get("first_stage_weight", 0.0)
     model.pooling = settings.get("pooling", pooling)
     expect_pooling(name, model.pooling)
-    return model, loaded.tokenizer, loaded.max_length, settings.get("max_doc_tokens", max_doc_tokens)
+    kept = settings.get("max_doc_tokens", max_doc_tokens)
+    return TrainedCrossEncoder(model, loaded.tokenizer, loaded.max_length, kept)
 
 
 def save_cross_encoder(
@@ -127,12 +139,9 @@ def save_cross_encoder(
 ) -> None:
     """Writes a Hugging Face folder: a sequence classifier with one output, which other libraries read too.
 
-    The linear layer is folded into the classifier's own head (`rerank.models.heads`). Low-rank matrices are added to
-    the weights (`models.lora`).
-
-    The config records the pooling, `max_doc_tokens`, the template, the first stage's weight, the form of
-    the head and other `settings`, and keeps what it says about a pre-training. The tokenizer's limit becomes the length
-    of a passage, and its chat template the template.
+    The linear layer is folded into the classifier's own head (`rerank.models.heads`), low-rank matrices are added to
+    the weights. The config records what scores depend on and other `settings`, and keeps what it says about a
+    pre-training. The tokenizer's limit becomes the length of a passage, and its chat template the template.
     """
     config = model.encoder.config
     own = {name: getattr(model, name) for name in ("template", "first_stage_weight") if getattr(model, name)}
@@ -140,27 +149,39 @@ def save_cross_encoder(
     kept = {name: value for name, value in model.settings.items() if name not in REPLACED}
     config.rerank = kept | settings
     config.sentence_transformers = getattr(config, "sentence_transformers", {}) | {"activation_fn": IDENTITY}
-    _save_tokenizer(model, tokenizer, folder)
-    if model.head is None:
-        _save_weights(model.encoder, folder)
-        return
-    with folded(model.encoder, model.head, model.pad_id) as found:
-        if found is None:  # it was tried when the model was opened
-            raise RuntimeError(f"{type(model.encoder).__name__}: its classifier no longer gives these scores")
-        classifier, facts = found
-        classifier.config.rerank = config.rerank | {"head": facts}
-        _save_weights(classifier, folder)
-
-
-def _save_tokenizer(model: CrossEncoder, tokenizer: Any, folder: Path) -> None:
     tokenizer.model_max_length = model.max_length
     if model.template:
         tokenizer.chat_template = chat_template(tokenizer, model.template)
     elif model.last_token is not None:
         tokenizer.chat_template = None  # it was not used, and sentence-transformers would use it
     tokenizer.save_pretrained(folder)
+    if model.head is None:
+        _save_weights(model.encoder, folder)
+        return
+    with folded(model.encoder, model.head, model.pad_id) as found:
+        assert found is not None  # it was tried when the model was opened
+        classifier, facts = found
+        classifier.config.rerank = config.rerank | {"head": facts}
+        _save_weights(classifier, folder)
 
 
 def _save_weights(model: Any, folder: Path) -> None:
     with quiet_transformers():
         model.save_pretrained(folder, state_dict=merged_weights(model))
+
+
+@torch.no_grad()
+def merged_weights(model: Any) -> dict[str, Tensor] | None:
+    """The state of a model with W + 2 B A in place of W, B and A, which are not changed; None if it has no B and A."""
+    layers = {name: module for name, module in model.named_modules() if hasattr(module, "get_delta_weight")}
+    if not layers:
+        return None
+    weights: dict[str, Tensor] = {}
+    for key, value in model.state_dict().items():
+        layer, _, rest = key.rpartition(".base_layer.")
+        if layer in layers:
+            delta = layers[layer].get_delta_weight("default") if rest == "weight" else 0
+            weights[f"{layer}.{rest}"] = value + delta
+        elif key.rpartition(".lora_")[0] not in layers:
+            weights[key] = value
+    return weights

@@ -22,12 +22,9 @@ class CrossEncoder(nn.Module):
     """A Hugging Face encoder with a linear layer on its [CLS] vector, or a cross-encoder with its own head.
 
     The paper averages a document's [CLS] vectors and puts the linear layer on the mean. As that layer is linear, the
-    score is the mean of the passages' scores; every pooling here works on passage scores. `padding_reason` is "" if
-    the encoder takes packed passages, and otherwise says why it does not; `template` is the text that query and
-    passage are put into, if any; `first_stage_weight` is that of
-    the first stage's score in a document's score, which those who know that score add; `flash` is whether
-    FlashAttention may be called; `in_float32` is whether it computes in float32 whatever the precision of the run.
-    Raises UserError for an unknown pooling.
+    score is the mean of the passages' scores; every pooling here works on passage scores. `padding_reason` says why
+    the encoder does not take packed passages, if so; `template` is the text that query and passage are put into, if
+    any; `first_stage_weight` is that of the first stage's score, which those who know it add; `in_float32` is whether it computes in float32 whatever the precision of the run.
     """
 
     def __init__(self, loaded: LoadedEncoder, head: Float32Linear | None, pooling: str) -> None:
@@ -52,15 +49,11 @@ class CrossEncoder(nn.Module):
     def place(self, device: torch.device, autocast: Autocast, chosen: bool = False) -> list[str]:
         """Moves the model to a device, and tries its attention and its precision there.
 
-        `chosen` is whether the precision is the choice of `auto`. On a CPU a model that is SMALL, or whose values
-        differ too much from those in float32, then computes in float32.
-
-        On a GPU packed passages go through FlashAttention where it runs; they are compared with padded ones in the
-        precision that `autocast` gives. If they differ, attention runs in groups of passages (SDPA), and if those
-        differ too, passages are padded.
-
-        Returns:
-            A line for each way that was tried and is not taken.
+        On a CPU a model that is SMALL, or whose values differ too much from those in float32, computes in float32 if
+        the precision is the choice of `auto` (`chosen`). On a GPU packed passages go through FlashAttention where it
+        runs; they are compared with padded ones in the precision of `autocast`. If they differ, attention runs in
+        groups of passages (SDPA), and if those differ too, passages are padded. Returns a line for each way that was
+        tried and is not taken.
         """
         self.to(device)
         self.in_float32 = False
@@ -81,11 +74,9 @@ class CrossEncoder(nn.Module):
         return lines
 
     def _choose_float32(self, autocast: Autocast) -> list[str]:
-        """Sets `in_float32` for a model that it is better for; a line if its values differ in the run's precision."""
         with autocast():
-            half = torch.is_autocast_enabled("cpu")
-        if not half:
-            return []
+            if not torch.is_autocast_enabled("cpu"):
+                return []
         self.in_float32 = sum(parameter.numel() for parameter in self.parameters()) < SMALL
         if self.in_float32 or (difference := rounding_error(self, autocast)) <= FARTHEST:
             return []
@@ -95,8 +86,7 @@ class CrossEncoder(nn.Module):
     @property
     def settings(self) -> dict[str, Any]:
         """What `save_cross_encoder` recorded in the config of a checkpoint; empty for other models."""
-        saved: dict[str, Any] = getattr(self.encoder.config, "rerank", {})
-        return saved
+        return dict(getattr(self.encoder.config, "rerank", {}))
 
     @property
     def is_padded(self) -> bool:
@@ -157,24 +147,15 @@ class CrossEncoder(nn.Module):
     def row_scores(self, **arguments: Any) -> Tensor:
         """(rows,) float32 scores of the first token of each row; the arguments are those of the encoder."""
         out = self.encoder(**arguments)
-        if self.head is None:
-            scores: Tensor = out.logits.float()
-        else:
-            scores = self.head(out.last_hidden_state[:, 0])
+        scores: Tensor = out.logits.float() if self.head is None else self.head(out.last_hidden_state[:, 0])
         return scores[:, 0]
 
     def pool(self, passage_scores: Tensor, documents: Tensor) -> Tensor:
-        """(documents,) scores from (passages,) scores and the number of each passage's document, ascending from 0.
-
-        It is not part of `forward`, because gradient caching pools the scores of several forward passes.
-        """
+        """(documents,) scores from (passages,) scores and the number of each passage's document, ascending from 0."""
         return POOLINGS[self.pooling](passage_scores, documents)
 
     def checkpoint_activations(self) -> None:
-        """Makes the backward pass recompute each layer's activations instead of keeping them.
-
-        Raises ValueError for the few models of transformers that cannot, such as MPNet.
-        """
+        """Makes the backward pass recompute each layer's activations; raises ValueError for models that cannot."""
         settings = {"use_reentrant": False, "context_fn": self.dropout_keys.checkpoint_contexts}
         self.encoder.activation_checkpointing_enable(settings)
 

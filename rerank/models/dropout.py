@@ -23,10 +23,7 @@ class DropoutKeys:
     firsts: Tensor | None = None
 
     def checkpoint_contexts(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        """`context_fn` of torch.utils.checkpoint: what is recomputed has the keys of the forward pass it belongs to.
-
-        The passages of a step go through an encoder in several groups, and all of them are recomputed at the end.
-        """
+        """`context_fn` of torch.utils.checkpoint: what is recomputed has the keys of the forward pass it belongs to."""
         return contextlib.nullcontext(), self._with(self.tokens, self.firsts)
 
     @contextlib.contextmanager

@@ -15,11 +15,7 @@ import torch
 from torch import nn
 
 from rerank.models.hub import check_config_files, encoder_folder, quiet_transformers
-from rerank.models.packing import in_mode
 from rerank.utils.errors import UserError
-
-TOLERANCE = 1e-4
-"""The largest difference between the model's own score of a probe and ours, relative to the score."""
 
 
 class LastTokenHead(NamedTuple):
@@ -45,29 +41,16 @@ def state_padding(config: Any, tokenizer: Any) -> None:
         tokenizer.pad_token = tokenizer.convert_ids_to_tokens(config.pad_token_id)
 
 
-@torch.no_grad()
 def last_token_head(model: Any, name: str) -> LastTokenHead:
-    """The parts of a sequence classifier with one output; raises UserError if it does not score its last token."""
-    body, pad_id = model.base_model, model.config.get_text_config().pad_token_id
-    in_body = {id(module) for module in body.modules()}
+    """The parts of a sequence classifier with one output; raises UserError if its head is not one layer."""
+    in_body = {id(module) for module in model.base_model.modules()}
     heads = [m for m in model.modules() if isinstance(m, nn.Linear) and id(m) not in in_body]
     if len(heads) == 1 and heads[0].out_features == 1:
-        found = LastTokenHead(body, heads[0])
-        ids = (torch.arange(6) + pad_id + 1)[None] % model.config.get_text_config().vocab_size
-        with in_mode(model, training=False):
-            own = model(input_ids=ids, use_cache=False).logits.float()
-            ours = found.head(body(input_ids=ids, use_cache=False).last_hidden_state[:, -1]).float()
-        if float((own - ours).abs().max()) <= TOLERANCE * float(own.abs().max()):
-            return found
+        return LastTokenHead(model.base_model, heads[0])
     raise UserError(
         f"encoder {name}: the head of {type(model).__name__} is not one linear layer on the last token; expected an "
         "encoder, or a decoder with such a head, such as Qwen3ForSequenceClassification"
     )
-
-
-DEFAULT_MAX_LENGTH = 512  # for an encoder that states no limit: most are trained with it
-LONG_TEXT = "sequence-length-is-longer-than-the-specified-maximum"
-"""What transformers would warn of when a text is tokenised before it is cut into passages."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +67,6 @@ class LoadedEncoder:
     own_head: bool
     max_length: int
     first_position: int
-    hidden_size: int
     last_token: LastTokenHead | None = None
 
 
@@ -103,7 +85,8 @@ def load_encoder(name_or_folder: str) -> LoadedEncoder:
     config = _load(transformers.AutoConfig, folder, name_or_folder)
     own_head = _check_encoder(config, name_or_folder)
     tokenizer = _load(transformers.AutoTokenizer, folder, name_or_folder)
-    tokenizer.deprecation_warnings[LONG_TEXT] = True
+    # A text is tokenised before it is cut into passages.
+    tokenizer.deprecation_warnings["sequence-length-is-longer-than-the-specified-maximum"] = True
     decoder = own_head and type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING
     if decoder:
         state_padding(config, tokenizer)
@@ -119,9 +102,8 @@ def load_encoder(name_or_folder: str) -> LoadedEncoder:
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # saved, for other libraries
     usable, first = positions(model)
     max_length = min(usable, tokenizer.model_max_length)
-    hidden_size = config.get_text_config().hidden_size
     last_token = last_token_head(model, name_or_folder) if decoder else None
-    return LoadedEncoder(tokenizer, model, own_head, max_length, first, hidden_size, last_token)
+    return LoadedEncoder(tokenizer, model, own_head, max_length, first, last_token)
 
 
 def _load(auto: Any, folder: Path, name: str, **settings: Any) -> Any:
@@ -199,12 +181,10 @@ def _check_tokenizer(tokenizer: Any, model: Any, name: str, needed: tuple[str, .
 
 def positions(model: Any) -> tuple[int, int]:
     """The number of usable positions, and the first; RoBERTa's positions start after the padding id: two are lost."""
-    stated = getattr(model.config.get_text_config(), "max_position_embeddings", None) or DEFAULT_MAX_LENGTH
-    tables = [
-        module
-        for name, module in model.named_modules()
-        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding)
-    ]
-    lost = [0 if table.padding_idx is None else table.padding_idx + 1 for table in tables]
-    usable = min([stated, *(table.num_embeddings - first for table, first in zip(tables, lost, strict=True))])
-    return usable, max(lost, default=0)
+    stated = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 512
+    usable, first = stated, 0
+    for name, table in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
+            lost = 0 if table.padding_idx is None else table.padding_idx + 1
+            usable, first = min(usable, table.num_embeddings - lost), max(first, lost)
+    return usable, first

@@ -1,19 +1,92 @@
-"""Passages as the keyword arguments of an encoder: packed, or padded in groups of similar length.
+"""Passages as the keyword arguments of an encoder: packed, with their boundaries, or padded in groups."""
 
-The last layer of an encoder of packed passages gives the first token of each alone.
-"""
-
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
+from torch import Tensor
 
 from rerank.batches.batch import Packed
-from rerank.models.packed_attention import Passages, bucket_bounds
 
 PADDED_SHARE = 0.75
 """Of the tokens of a group's longest passage, every passage that is padded beside it has this share, or more."""
+
+GPU_SHARE = 0.75
+"""On a GPU, adjacent passages share a call of SDPA if the shortest has this share of the longest's tokens, or more.
+
+The calls of a forward pass then grow with the logarithm of the lengths instead of their number, and at most 16 / 9 of
+the products are those of padding.
+"""
+
+CPU_SHARE = 1.0
+"""The same on a CPU: passages of equal length alone, as a call costs little there, and padding as much as tokens."""
+
+
+class Bucket(NamedTuple):
+    """Adjacent passages that share a call of SDPA, padded to `longest` tokens.
+
+    tokens, passages: how many; real: (passages, longest), False on padding; places: (tokens,), where the tokens are in
+    the flattened grid. Both are None if all passages have `longest` tokens.
+    """
+
+    tokens: int
+    passages: int
+    longest: int
+    real: Tensor | None = None
+    places: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Passages:
+    """The boundaries of the passages of a forward pass.
+
+    lengths: tokens of each; offsets: (passages + 1,) int32, passage p is tokens[offsets[p]:offsets[p + 1]]; flash:
+    whether FlashAttention may be called, if there is a GPU and the precision is right (see `CrossEncoder.place`).
+    """
+
+    lengths: list[int]
+    offsets: Tensor
+    flash: bool = True
+
+    @cached_property
+    def buckets(self) -> list[Bucket]:
+        """The passages as buckets, in their order; they are the same in every layer, so they are made once."""
+        share = CPU_SHARE if self.offsets.device.type == "cpu" else GPU_SHARE
+        return [_make_bucket(self, first, stop) for first, stop in bucket_bounds(self.lengths, share)]
+
+    def first_tokens(self, hidden: Tensor) -> Tensor:
+        """(passages, 1, hidden) of (1, tokens, hidden)."""
+        return hidden.squeeze(0)[self.offsets[:-1].long()][:, None]  # hidden[0] copies its gradient
+
+
+def bucket_bounds(lengths: list[int], share: float) -> list[tuple[int, int]]:
+    """The first and the last but one index of runs whose shortest length has at least this share of the longest.
+
+    >>> bucket_bounds([400, 320, 290, 90, 100], 0.75)
+    [(0, 2), (2, 3), (3, 5)]
+    """
+    bounds: list[tuple[int, int]] = []
+    first, shortest, longest = 0, lengths[0], lengths[0]
+    for index, length in enumerate(lengths):
+        shortest, longest = min(shortest, length), max(longest, length)
+        if shortest < share * longest:
+            bounds.append((first, index))
+            first, shortest, longest = index, length, length
+    return [*bounds, (first, len(lengths))]
+
+
+def _make_bucket(passages: Passages, first: int, stop: int) -> Bucket:
+    """Passages first to stop - 1, without a copy between the devices."""
+    lengths, offsets = passages.lengths[first:stop], passages.offsets[first : stop + 1]
+    tokens, count, longest = sum(lengths), len(lengths), max(lengths)
+    if tokens == count * longest:
+        return Bucket(tokens, count, longest)
+    longest = -(-longest // 8) * 8  # the kernels want rows of masks that are aligned
+    sizes, device = offsets.diff(), offsets.device
+    shifts = torch.arange(count, device=device) * longest - (offsets[:-1] - offsets[0])
+    places = torch.arange(tokens, device=device) + torch.repeat_interleave(shifts, sizes, output_size=tokens)
+    return Bucket(tokens, count, longest, torch.arange(longest, device=device) < sizes[:, None], places)
 
 
 def packed(inputs: Packed, first_position: int, flash: bool) -> tuple[dict[str, Any], Tensor]:
@@ -27,7 +100,7 @@ def packed(inputs: Packed, first_position: int, flash: bool) -> tuple[dict[str, 
     arguments = {"input_ids": ids[None], "position_ids": places + first_position}
     if inputs.token_types is not None:
         arguments["token_type_ids"] = inputs.token_types[None]
-    return {**arguments, "passages": Passages(lengths, offsets, max(lengths), flash)}, places
+    return {**arguments, "passages": Passages(lengths, offsets, flash)}, places
 
 
 def device_offsets(inputs: Packed) -> Tensor:
@@ -57,66 +130,3 @@ def bucket_by_length(lengths: list[int]) -> list[list[int]]:
     """
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     return [order[first:stop] for first, stop in bucket_bounds([lengths[index] for index in order], PADDED_SHARE)]
-
-
-def keep_first_tokens(layer: Any) -> list[RemovableHandle]:
-    """Makes the last layer return the first token of each packed passage, (passages, 1, hidden).
-
-    In BERT's layout, all that follows the attention of all tokens is computed for these tokens only: the projection of
-    what is attended to, the norms and the feed-forward part. Returns the hooks, to be removed.
-    """
-    if not _has_bert_layout(layer):
-        return [layer.register_forward_hook(_first_of_output, with_kwargs=True)]
-    return [
-        layer.attention.self.register_forward_hook(_cut_attended, with_kwargs=True),
-        layer.attention.output.register_forward_pre_hook(_unpack),
-    ]
-
-
-def first_token_part(layer: Any) -> nn.Module:
-    """The module of the last layer whose output is needed for these tokens only."""
-    part: nn.Module = layer.attention if _has_bert_layout(layer) else layer
-    return part
-
-
-def _has_bert_layout(layer: Any) -> bool:
-    """Whether a layer is attention, then parts that treat each token by itself.
-
-    These are the projection of what is attended to, which has the layer's input as its residual, and a feed-forward
-    part.
-    """
-    attention = getattr(layer, "attention", None)
-    in_attention = all(hasattr(attention, name) for name in ("self", "output"))
-    return in_attention and all(hasattr(layer, name) for name in ("intermediate", "output"))
-
-
-def _cut_attended(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
-    """Hook of the attention: the first tokens of what is attended to, in a pair with those of the residual.
-
-    The projection is not told the passages.
-    """
-    passages = kwargs.get("passages")
-    if passages is None:
-        return output
-    attended, *rest = output
-    residual = args[0] if args else kwargs["hidden_states"]
-    return ((_first_tokens(attended, passages), _first_tokens(residual, passages)), *rest)
-
-
-def _unpack(module: nn.Module, args: tuple[Any, Tensor]) -> tuple[Tensor, Tensor] | None:
-    """Hook before the projection: its arguments are the pair of `_cut_attended`."""
-    return args[0] if isinstance(args[0], tuple) else None
-
-
-def _first_of_output(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
-    """Hook: the first tokens of what a module returns."""
-    if kwargs.get("passages") is None:
-        return output
-    hidden, *rest = output if isinstance(output, tuple) else (output,)
-    first = _first_tokens(hidden, kwargs["passages"])
-    return (first, *rest) if isinstance(output, tuple) else first
-
-
-def _first_tokens(hidden: Tensor, passages: Passages) -> Tensor:
-    """(passages, 1, hidden) of (1, tokens, hidden)."""
-    return hidden.squeeze(0)[passages.offsets[:-1].long()][:, None]  # hidden[0] copies its gradient

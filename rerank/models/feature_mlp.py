@@ -12,17 +12,25 @@ from accelerate import Accelerator
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from rerank.batches.features import Vectors, rows_of, vectors
 from rerank.data.letor.store import FeatureSet
 from rerank.data.types import Qrels, Run
-from rerank.models.batchnorm_head import batchnorm_head
+from rerank.models.gpu import full_float32
 from rerank.models.scoring import check_finite
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json
 
 Transform = Literal["none", "log1p"]
 """Of features: none, or sign(x) log(1 + |x|) (Qin et al. 2021), which the paper does not have."""
+
+
+CPU_DOCUMENTS = 128
+"""Documents of a chunk on a CPU: 512 KB for each intermediate result of 1024 units. A GPU has one chunk."""
+
+DOCUMENTS_PER_FORWARD = 8192
+"""Each layer of 1024 units then takes 32 MB."""
 
 
 class NetworkFacts(TypedDict):
@@ -37,17 +45,11 @@ class NetworkFacts(TypedDict):
 class FeatureMLP(nn.Module):
     """The network of Thonet et al. 2021, "Neural model and compared losses", with `hidden` units (1024 in the paper).
 
-    The weights have torch's default initialisation, with `seed`.
-
-    Args:
-        features: the number of inputs.
-        hidden: the number of hidden units.
-        seed: decides the weights.
-        transform: of the features, in front of the first batch norm.
+    The weights have torch's default initialisation, with `seed`. The transform is in front of the first batch norm.
     """
 
     in_float32 = True
-    """Whatever the precision of a run: `batchnorm_head` has all its products."""
+    """Whatever the precision of a run: `_head_scores` has all its products."""
 
     def __init__(self, features: int, hidden: int, seed: int, transform: Transform = "none") -> None:
         super().__init__()
@@ -76,7 +78,7 @@ class FeatureMLP(nn.Module):
         )
         # The first batch norm's scale and shift are folded into the hidden layer, which is smaller than the batch.
         weight, bias = layer.weight * first.weight, layer.bias + (layer.weight * first.bias).sum(dim=1)
-        return batchnorm_head(normed, weight, bias, self.hidden_norm, self.output)
+        return _head_scores(normed, weight, bias, self.hidden_norm, self.output)
 
 
 def save_feature_mlp(model: FeatureMLP, folder: Path) -> None:
@@ -99,10 +101,6 @@ def open_feature_mlp(folder: Path) -> FeatureMLP:
         reason = str(error).splitlines()[0]
         raise UserError(f"{folder}: not a checkpoint of a model of feature vectors: {reason}") from error
     return model.eval()
-
-
-DOCUMENTS_PER_FORWARD = 8192
-"""Each layer of 1024 units then takes 32 MB."""
 
 
 def score_features(model: Any, features: FeatureSet, accelerator: Accelerator) -> Tensor:
@@ -134,3 +132,81 @@ def run_of(qrels: Qrels, scores: Tensor) -> Run:
         query_id: dict(zip(doc_ids, values[start:stop], strict=True))
         for (query_id, doc_ids), (start, stop) in zip(qrels.items(), pairwise(offsets), strict=True)
     }
+
+
+@full_float32()
+def _head_scores(features: Tensor, weight: Tensor, bias: Tensor, norm: nn.BatchNorm1d, output: nn.Linear) -> Tensor:
+    """`output(norm(relu(features @ weight.T + bias)))[:, 0]`: (documents,), in the type of the parameters.
+
+    Training uses the mean and variance of the hidden values and updates the running ones; evaluation uses the running
+    ones. Autocast is disabled: in bf16 all scores would take a dozen values. The features, (documents, features), get
+    no gradient; the weight is (units, features).
+
+    After the ReLU, a score is a linear function of a document's hidden values h, given their mean and variance. Neither
+    the normalised values nor their gradient is materialised, and the documents are processed in chunks that stay in the
+    cache: on a CPU the network is bound by memory bandwidth.
+    """
+    with torch.autocast(features.device.type, enabled=False):
+        features = features.detach().to(weight.dtype)
+        # The bias is one more weight: one operation less, forward and backward.
+        inputs = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
+        layer = torch.cat([weight, bias[:, None]], dim=1)
+        parameters = norm.weight, norm.bias, output.weight[0], output.bias[0]
+        if norm.training:
+            scores: Tensor = _Scores.apply(inputs, layer, *parameters, norm)
+            return scores
+        mean, variance = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
+        slope, constant = _slope_and_constant(*parameters, mean, (variance + norm.eps).rsqrt())
+        return torch.cat([torch.relu(chunk @ layer.T) @ slope + constant for chunk in _chunks(inputs)])
+
+
+def _chunks(rows: Tensor) -> tuple[Tensor, ...]:
+    """The rows of CPU_DOCUMENTS documents each; all of them on a GPU."""
+    parts: tuple[Tensor, ...] = rows.split(CPU_DOCUMENTS if rows.device.type == "cpu" else max(1, len(rows)))
+    return parts
+
+
+def _slope_and_constant(
+    gamma: Tensor, beta: Tensor, w: Tensor, c: Tensor, mean: Tensor, inverse: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The slope, (units,), and the constant, (), of a score as a linear function of h."""
+    slope = gamma * inverse * w
+    return slope, c + beta @ w - mean @ slope
+
+
+class _Scores(torch.autograd.Function):
+    """S = c + sum_u w_u (gamma_u x_u + beta_u), x = (h - mean) inverse, with the mean and variance of h itself."""
+
+    @staticmethod
+    @full_float32()
+    def forward(
+        ctx: Any, inputs: Tensor, layer: Tensor, gamma: Tensor, beta: Tensor, w: Tensor, c: Tensor, norm: nn.BatchNorm1d
+    ) -> Tensor:
+        h = inputs.new_empty(len(inputs), len(layer))
+        for chunk, values in zip(_chunks(inputs), _chunks(h), strict=True):
+            torch.mm(chunk, layer.T, out=values).relu_()
+        running = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
+        mean, variance = torch.ops.aten.batch_norm_update_stats(h, *running, norm.momentum)
+        inverse = (variance + norm.eps).rsqrt()
+        ctx.save_for_backward(inputs, h, gamma, beta, w, mean, inverse)
+        slope, constant = _slope_and_constant(gamma, beta, w, c, mean, inverse)
+        return h @ slope + constant
+
+    @staticmethod
+    @once_differentiable
+    @full_float32()
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, h, gamma, beta, w, mean, inverse = ctx.saved_tensors
+        # Sums over the documents of dS, which is `total`, and of dS x.
+        total = gradient.sum()
+        projection = (gradient @ h - total * mean) * inverse
+        slope = gamma * inverse * w
+        # dh of a document is slope (dS - total / n - x projection / n), where x is linear in h.
+        factor = -slope * inverse * projection / len(h)
+        constant = -slope * total / len(h) - factor * mean
+        d_layer = inputs.new_zeros(inputs.shape[1], h.shape[1])
+        for chunk, values, d_scores in zip(_chunks(inputs), _chunks(h), _chunks(gradient), strict=True):
+            d_h = torch.addcmul(constant, values, factor).addr_(d_scores, slope)
+            d_layer.addmm_(chunk.T, d_h.mul_(values.sign()))  # the derivative of the ReLU: 1 or 0
+        d_norm = w * projection, w * total
+        return None, d_layer.T, *d_norm, gamma * projection + beta * total, gradient.sum(), None

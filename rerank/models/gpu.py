@@ -4,8 +4,6 @@ import contextlib
 import functools
 import os
 import re
-import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -42,6 +40,8 @@ PRODUCT = (128, 768)
 FLASH_ATTENTION = (8, 0)
 """The compute capability from which torch's FlashAttention runs (Ampere)."""
 
+DEVICES = Path("/dev")
+
 
 def unusable_gpu(index: int = 0) -> str:
     """Why torch cannot run on this machine's NVIDIA GPU of that number; "" if it can, and if there is none.
@@ -50,7 +50,8 @@ def unusable_gpu(index: int = 0) -> str:
     """
     if torch.cuda.is_available():
         return missing_architecture(index)
-    if not _has_nvidia_gpu():
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1")
+    if hidden or not any(DEVICES.glob("nvidia[0-9]*")):
         return ""
     if torch.version.cuda is None:
         return f"this PyTorch, {torch.__version__}, is built without CUDA; install a build with it (pytorch.org)"
@@ -84,34 +85,15 @@ def missing_architecture(index: int) -> str:
     built = torch.cuda.get_arch_list()
     if torch.version.hip or not built:
         return ""
-    capability = torch.cuda.get_device_capability(index)
-    for name in built:
-        found = re.fullmatch(r"(sm|compute)_(\d+)(\d)([a-z]?)", name)
-        if found is None:
-            continue
-        code = int(found[2]), int(found[3])
-        later = capability > code and (found[1] == "compute" or capability[0] == code[0])
-        if capability == code or (later and not found[4]):
+    card = torch.cuda.get_device_capability(index)
+    for kind, major, minor, suffix in re.findall(r"(sm|compute)_(\d+)(\d)([a-z]?)\b", " ".join(built)):
+        code = int(major), int(minor)
+        if card == code or (not suffix and card > code and (kind == "compute" or card[0] == code[0])):
             return ""
     return (
-        f"it has compute capability {capability[0]}.{capability[1]}, and this PyTorch, {torch.__version__}, is built "
+        f"it has compute capability {card[0]}.{card[1]}, and this PyTorch, {torch.__version__}, is built "
         f"for {', '.join(built)}; install a build for it (pytorch.org)"
     )
-
-
-def _has_nvidia_gpu() -> bool:
-    if os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1"):
-        return False
-    if any(Path("/dev").glob("nvidia[0-9]*")):
-        return True
-    command = shutil.which("nvidia-smi")  # without such files in WSL and on Windows
-    if command is None:
-        return False
-    try:
-        listed = subprocess.run([command, "-L"], capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return listed.stdout.startswith("GPU ")
 
 
 def choose_precision(precision: Precision, device: torch.device, flag: str = "--training.precision") -> str:
@@ -142,8 +124,7 @@ def choose_precision(precision: Precision, device: torch.device, flag: str = "--
 def bf16_gain() -> float:
     """How many times as fast as in float32 a thread of the CPU multiplies matrices in bf16; it takes about 0.1 s.
 
-    The times are those that the thread computes, so other work on the machine does not change which is faster. Where
-    bf16 is far slower, as without instructions for it, two rounds are enough.
+    The times are those that the thread computes, so other work on the machine does not change which is faster.
     """
     seconds: dict[torch.dtype, float] = {}
     rows, columns = PRODUCT
@@ -158,7 +139,7 @@ def bf16_gain() -> float:
                     start = time.thread_time()
                     torch.mm(factor, weights[kind])
                     seconds[kind] = min(time.thread_time() - start, seconds.get(kind, float("inf")))
-                if number and seconds[torch.bfloat16] > 2 * seconds[torch.float32]:
+                if number and seconds[torch.bfloat16] > 2 * seconds[torch.float32]:  # without instructions for it
                     break
     finally:
         torch.set_num_threads(threads)

@@ -1,14 +1,13 @@
 """The linear layer on [CLS] folded into the head of the architecture's own sequence classifier, and taken out again.
 
 Other libraries then read a checkpoint as an ordinary `…ForSequenceClassification` with one output and compute the same
-scores. Such a head is dense → activation → (LayerNorm) → output; w·x + b passes through it in one of four forms:
+scores. Such a head is dense → activation → (LayerNorm) → output; w·x + b passes through it in one of three forms:
 
 identity: tanh(εx)/ε = x for small ε. dense = ε·I, output = w/ε.
 pair: act(z) - act(-z) = z for z·Φ(z), as ReLU, GELU and SiLU are: exact at any size. Rows 0 and 1 of dense are w and
     -w, the others 0; output = (1, -1, 0, …).
 small pair: a LayerNorm of values whose variance is far below its eps only subtracts the mean and divides by √eps. As
     `pair`, with rows ±δw and output = (√eps/δ)(1, -1, 0, …).
-plain: the classifier has the output layer alone.
 
 Their biases are 0, except that of the output layer, b. The scales are powers of two, so w and b are recovered exactly.
 """
@@ -26,8 +25,8 @@ from rerank.models.encoder_inputs import padded
 from rerank.models.gpu import full_float32
 from rerank.models.packing import in_mode, probe_passages
 
-FORMS = {"plain": 1.0, "identity": 2.0**-13, "pair": 1.0, "small pair": 2.0**-17}
-"""The factor of w, or of the identity, in the dense layer: 1, ε, 1 and δ.
+FORMS = {"identity": 2.0**-13, "pair": 1.0, "small pair": 2.0**-17}
+"""The factor of w, or of the identity, in the dense layer: ε, 1 and δ.
 
 Smaller factors lose digits in float16, larger ones in float32: 2^-13 gives the scores of a plain linear layer in both,
 2^-17 errors of 3e-5 in float32, 0.1 in bfloat16 and 0.1 in float16 for scores up to 20 (docs/guides/sharing.md).
@@ -46,20 +45,17 @@ class Float32Linear(nn.Linear):
 
 
 class _Head(NamedTuple):
-    """The layers of a sequence classifier's head; it may lack the dense layer and the norm."""
+    """The layers of a sequence classifier's head; it may lack the norm."""
 
     output: nn.Linear
-    dense: nn.Linear | None = None
+    dense: nn.Linear
     norm: nn.LayerNorm | None = None
 
     def forms(self) -> list[str]:
         """The forms that these layers may take; the activation decides among them."""
-        if self.dense is None:
-            return ["plain"]
         return ["identity", "pair"] if self.norm is None else ["small pair"]
 
     def parameters(self) -> list[nn.Parameter]:
-        """The weights and biases of all layers."""
         return [parameter for layer in self if layer is not None for parameter in layer.parameters()]
 
     @torch.no_grad()
@@ -67,13 +63,10 @@ class _Head(NamedTuple):
         """Sets the layers to compute weight·x + bias, (1, hidden) and (1,)."""
         for parameter in self.parameters():
             parameter.zero_()
-        if self.output.bias is not None:
-            self.output.bias.copy_(bias)
+        self.output.bias.copy_(bias)
         if self.norm is not None:
             self.norm.weight.fill_(1)
-        if self.dense is None:
-            self.output.weight.copy_(weight)
-        elif form == "identity":
+        if form == "identity":
             self.dense.weight.fill_diagonal_(scale)
             self.output.weight.copy_(weight / scale)
         else:
@@ -83,14 +76,8 @@ class _Head(NamedTuple):
 
     def read(self, form: str, scale: float) -> tuple[Tensor, Tensor]:
         """The weight (1, hidden) and bias (1,) that `write` was given."""
-        if self.dense is None:
-            weight = self.output.weight.clone()
-        elif form == "identity":
-            weight = self.output.weight * scale
-        else:
-            weight = self.dense.weight[:1] / scale
-        bias = self.output.bias
-        return weight.detach(), weight.new_zeros(1) if bias is None else bias.detach().clone()
+        weight = self.output.weight * scale if form == "identity" else self.dense.weight[:1] / scale
+        return weight.detach(), self.output.bias.detach().clone()
 
 
 @contextmanager
@@ -106,12 +93,11 @@ def folded(body: Any, head: nn.Linear, pad_id: int) -> Iterator[tuple[Any, dict[
     config.num_labels = 1
     if hasattr(config, "classifier_pooling"):
         config.classifier_pooling = "bos" if config.model_type == "eurobert" else "cls"  # the first token
-    if type(config) not in transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
-        yield None
-        return
-    with torch.device("meta"):
-        classifier = transformers.AutoModelForSequenceClassification.from_config(config)
-    empty = classifier.base_model
+    classifier: Any = None
+    if type(config) in transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
+        with torch.device("meta"):
+            classifier = transformers.AutoModelForSequenceClassification.from_config(config)
+    empty: Any = getattr(classifier, "base_model", None)
     if type(empty) is not type(body):
         yield None
         return
@@ -161,7 +147,7 @@ def _find_head(classifier: Any, hidden: int, in_body: Callable[[Tensor], bool]) 
         if layer is None or layer in names:
             return None
         names[layer] = name
-    return names if "output" in names and ("dense" in names or "norm" not in names) else None
+    return names if {"output", "dense"} <= names.keys() else None
 
 
 @torch.no_grad()
@@ -187,8 +173,6 @@ def unfolded(classifier: Any, facts: Any) -> tuple[Any, Float32Linear] | None:
         form, scale = facts["form"], float(facts["scale"])
         layers = _Head(**{layer: modules[facts[layer]] for layer in _Head._fields if layer in facts})
     except (KeyError, TypeError, ValueError):
-        return None
-    if form not in layers.forms():
         return None
     weight, bias = layers.read(form, scale)
     expected = copy.deepcopy(layers)

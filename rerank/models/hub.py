@@ -3,9 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
-
-import msgspec
+from typing import Any, TypedDict
 
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, short_hash
@@ -48,17 +46,14 @@ def encoder_folder(name: str) -> Path:
 
 
 def file_hashes(name: str, below: bool = False) -> list[str]:
-    """The name and the SHA-256 of each file of a model, by `encoder_folder`: what its scores depend on.
-
-    With `below` also of the files in folders below, which are the modules of a bi-encoder.
-    """
+    """The name and the SHA-256 of each file of a model; with `below` also in its folders, a bi-encoder's modules."""
     folder = encoder_folder(name)
     files = sorted(file for kind in HASHED for file in (folder.rglob(kind) if below else folder.glob(kind)))
     return [f"{file.relative_to(folder)} {file_hash(file)}" for file in files]
 
 
 def bi_encoder_hash(name: str) -> str:
-    """A hash of the files of a bi-encoder and of its modules. Raises UserError as `encoder_folder`."""
+    """A hash of the files of a bi-encoder and of its modules."""
     return short_hash(*file_hashes(name, below=True))
 
 
@@ -105,26 +100,12 @@ def _downloaded(name: str) -> Path:
     return folder
 
 
-class SavedSettings(TypedDict, total=False):
-    """What `save_cross_encoder` records in config.json under `rerank`."""
-
-    pooling: str
-    max_doc_tokens: Annotated[int, msgspec.Meta(ge=1)]
-    template: str
-    first_stage_weight: float
-    first_stage: str
-    collection: str
-    language: str
-    head: dict[str, Any]
-    pretraining: dict[str, Any] | None
-
-
 class CheckpointConfig(TypedDict, total=False):
-    """config.json."""
+    """config.json; `rerank` is what `save_cross_encoder` records."""
 
     architectures: list[str] | None
     model_type: str
-    rerank: SavedSettings
+    rerank: dict[str, Any]
     sentence_transformers: dict[str, Any]
 
 

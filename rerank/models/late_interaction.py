@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from rerank.models.bi_encoder import BiEncoder, open_model, with_tokenizer
+from rerank.models.bi_encoder import BiEncoder, open_model, stated_kinds, with_tokenizer
 from rerank.models.gpu import Precision
-from rerank.models.hub import CheckpointConfig, check_config_files, encoder_folder, quiet_transformers
+from rerank.models.hub import check_config_files, encoder_folder, quiet_transformers
 from rerank.utils.errors import UserError
-from rerank.utils.json_files import read_json
 
 LEAST_BITS = 384
 """Bits of a vector, at least: vectors of fewer numbers are rotated in a space of so many."""
@@ -51,7 +50,7 @@ def max_similarities(
     scores = np.zeros(len(documents), np.float32)
     for number, codes in enumerate(documents):
         if len(codes):
-            scores[number] = weights @ (_products(codes, columns).max(0) - least)
+            scores[number] = weights @ ((np.unpackbits(codes, axis=1).astype(np.float32) @ columns).max(0) - least)
     return scores
 
 
@@ -61,7 +60,7 @@ def nearest_tokens(query: np.ndarray, codes: np.ndarray, rotation: np.ndarray) -
     `codes` are those of at least one token of the document.
     """
     columns, least = _columns(query, rotation)
-    products = _products(codes, columns)
+    products = np.unpackbits(codes, axis=1).astype(np.float32) @ columns
     return products.argmax(0), products.max(0) - least
 
 
@@ -72,18 +71,12 @@ def _columns(query: np.ndarray, rotation: np.ndarray) -> tuple[np.ndarray, np.nd
     return np.ascontiguousarray(2 * rotated.T), rotated.sum(1)  # codes are 0 and 1 for -1 and 1
 
 
-def _products(codes: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    products: np.ndarray = np.unpackbits(codes, axis=1).astype(np.float32) @ columns
-    return products
-
-
 def frequency_weights(frequencies: np.ndarray, documents: int) -> np.ndarray:
     """(pieces,) float32: log((documents + 1) / (frequency + 1)) of each word piece, by the documents that have it."""
     weights: np.ndarray = np.log((documents + 1) / (frequencies + 1)).astype(np.float32)
     return weights
 
 
-EXPECTED = "expected an encoder"
 WORD = re.compile(r"\w+")
 MULTI_VECTOR = ("MultiVectorEncoder", "ColBERT")
 """What sentence-transformers and PyLate write as the type of a model that is trained for late interaction."""
@@ -102,20 +95,15 @@ class TokenEncoder:
 
     @property
     def dimensions(self) -> int:
-        """The numbers of a vector."""
         vectors, _ = self._encode(self.encoder.model.encode_document, "a")
         return len(vectors[0])
 
     @property
     def vocabulary(self) -> int:
-        """The number of word pieces."""
         return len(self.encoder.model.tokenizer)
 
     def query(self, text: str) -> tuple[np.ndarray, np.ndarray]:
-        """(tokens, dimensions) float32 vectors of a query, and (tokens,) the numbers of their word pieces.
-
-        Special tokens and the prompt are left out, unless the model is trained for late interaction.
-        """
+        """(tokens, dimensions) vectors of a query, without special tokens and prompt, and (tokens,) their pieces."""
         vectors, pieces = self._encode(self.encoder.model.encode_query, text)
         if self.is_trained:
             return vectors, pieces
@@ -129,10 +117,7 @@ class TokenEncoder:
         return np.concatenate([self._encode(self.encoder.model.encode_document, passage)[0] for passage in passages])
 
     def words(self, text: str, is_query: bool) -> list[str]:
-        """The word that each vector of `query` or `document` is a part of; "" for a special token and the prompt.
-
-        A model that is trained for late interaction has tokens of its own, so this is for any other.
-        """
+        """The word that each vector of `query` or `document` is a part of, unless `is_trained`; "" for special ones."""
         model, tokenizer = self.encoder.model, self.encoder.model.tokenizer
         prompt, special = model.prompts.get("query" if is_query else "document") or "", set(tokenizer.all_special_ids)
         found = []
@@ -170,12 +155,8 @@ class TokenEncoder:
 
 def is_multi_vector(name: str) -> bool:
     """Whether the files of a model say that it is trained for late interaction."""
-    folder = encoder_folder(name)
-    file = folder / "config_sentence_transformers.json"
-    if file.is_file() and read_json(file, dict[str, Any], EXPECTED).get("model_type") in MULTI_VECTOR:
-        return True
-    config: CheckpointConfig = read_json(folder / "config.json", CheckpointConfig, EXPECTED)
-    return "HF_ColBERT" in (config.get("architectures") or ())
+    stated, architectures = stated_kinds(encoder_folder(name))
+    return stated in MULTI_VECTOR or "HF_ColBERT" in architectures
 
 
 def open_multi_vector(name: str, device: str, precision: Precision) -> BiEncoder:

@@ -26,12 +26,6 @@ ALLOCATOR_SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_
 """The variables that torch reads the settings of its allocator from; the first is the name since torch 2.9."""
 
 
-ONE_PASSAGE = (
-    "out of memory with one passage of {} tokens at a time; take a smaller encoder, fewer --encoder.max-doc-tokens, or "
-    "--training.gradient-checkpointing"
-)
-
-
 class DoesNotFitError(RuntimeError):
     """Memory ran out in work that needs the same memory whatever the budget is; the message is for the user."""
 
@@ -52,7 +46,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def prefer_expandable_segments() -> None:
     """Lets torch's CUDA allocator grow its segments, unless the user has chosen its settings; before CUDA is used.
 
-    Micro-batches differ in size, and blocks of fixed segments that no later micro-batch fits into are lost to it.
+    Micro-batches differ in size: blocks of fixed segments that no later one fits into are lost.
     """
     if sys.platform == "linux" and not any(os.environ.get(name) for name in ALLOCATOR_SETTINGS):
         os.environ[ALLOCATOR_SETTINGS[0]] = "expandable_segments:True"
@@ -71,8 +65,7 @@ class TokenBudget:
     def run(self, work: Callable[[int], Result], longest: int) -> Result:
         """Returns `work(tokens)`, retried with half of the tokens each time it runs out of memory.
 
-        `longest` is the length of the longest passage in tokens; a passage longer than the budget is processed alone.
-        Raises UserError if even that does not fit.
+        `longest` is the tokens of the longest passage; raises UserError if it does not fit alone.
         """
         while True:
             try:
@@ -81,8 +74,12 @@ class TokenBudget:
                 if not is_out_of_memory(error):
                     raise
                 if self.tokens <= longest:
-                    told = str(error) if isinstance(error, DoesNotFitError) else ONE_PASSAGE.format(longest)
-                    raise UserError(told) from None
+                    if isinstance(error, DoesNotFitError):
+                        raise UserError(str(error)) from None
+                    raise UserError(
+                        f"out of memory with one passage of {longest} tokens at a time; take a smaller encoder, fewer "
+                        "--encoder.max-doc-tokens, or --training.gradient-checkpointing"
+                    ) from None
             # After the except block, so that the traceback's frames no longer hold their tensors.
             gc.collect()
             clear_device_cache()

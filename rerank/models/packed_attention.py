@@ -4,15 +4,13 @@ The linear layers of an encoder then see real tokens only. transformers' Attenti
 decoders call the attention function of this module, with the boundaries of the passages as an extra keyword.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rerank.models.product_attention import attend_by_products, fits_products
+from rerank.models.encoder_inputs import Bucket, Passages
 
 IMPLEMENTATION = "rerank_packed"
 
@@ -20,83 +18,16 @@ UNSUPPORTED = ("softcap", "s_aux", "sinks", "position_bias", "indices", "block_i
 """Keywords of transformers' attention interface that no packed kernel supports."""
 
 
+LARGEST = 2**21
+"""Attention weights of products on a CPU that are computed at a time, in bf16: 4 MiB."""
+
+
 class UnsupportedAttentionError(NotImplementedError):
     """The attention of a model needs more than the packed kernels compute."""
 
 
-GPU_SHARE = 0.75
-"""On a GPU, adjacent passages share a call of SDPA if the shortest has this share of the longest's tokens, or more.
-
-The calls of a forward pass then grow with the logarithm of the lengths instead of their number, and at most 16 / 9 of
-the products are those of padding.
-"""
-
-CPU_SHARE = 1.0
-"""The same on a CPU: passages of equal length alone, as a call costs little there, and padding as much as tokens."""
-
-
-class Bucket(NamedTuple):
-    """Adjacent passages that share a call of SDPA, padded to `longest` tokens.
-
-    tokens, passages: how many; real: (passages, longest), False on padding; places: (tokens,), where the tokens are in
-    the flattened grid. Both are None if all passages have `longest` tokens.
-    """
-
-    tokens: int
-    passages: int
-    longest: int
-    real: Tensor | None = None
-    places: Tensor | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Passages:
-    """The boundaries of the passages of a forward pass.
-
-    lengths: tokens of each; offsets: (passages + 1,) int32, passage p is tokens[offsets[p]:offsets[p + 1]]; longest:
-    no passage has more tokens; flash: whether FlashAttention may be called, if there is a GPU and the precision is
-    right (see `CrossEncoder.place`).
-    """
-
-    lengths: list[int]
-    offsets: Tensor
-    longest: int
-    flash: bool = True
-
-    @cached_property
-    def buckets(self) -> list[Bucket]:
-        """The passages as buckets, in their order; they are the same in every layer, so they are made once."""
-        share = CPU_SHARE if self.offsets.device.type == "cpu" else GPU_SHARE
-        return [_make_bucket(self, first, stop) for first, stop in bucket_bounds(self.lengths, share)]
-
-
-def bucket_bounds(lengths: list[int], share: float) -> list[tuple[int, int]]:
-    """The first and the last but one index of runs whose shortest length has at least this share of the longest.
-
-    >>> bucket_bounds([400, 320, 290, 90, 100], 0.75)
-    [(0, 2), (2, 3), (3, 5)]
-    """
-    bounds: list[tuple[int, int]] = []
-    first, shortest, longest = 0, lengths[0], lengths[0]
-    for index, length in enumerate(lengths):
-        shortest, longest = min(shortest, length), max(longest, length)
-        if shortest < share * longest:
-            bounds.append((first, index))
-            first, shortest, longest = index, length, length
-    return [*bounds, (first, len(lengths))]
-
-
-def _make_bucket(passages: Passages, first: int, stop: int) -> Bucket:
-    """Passages first to stop - 1, without a copy between the devices."""
-    lengths, offsets = passages.lengths[first:stop], passages.offsets[first : stop + 1]
-    tokens, count, longest = sum(lengths), len(lengths), max(lengths)
-    if tokens == count * longest:
-        return Bucket(tokens, count, longest)
-    longest = -(-longest // 8) * 8  # the kernels want rows of masks that are aligned
-    sizes, device = offsets.diff(), offsets.device
-    shifts = torch.arange(count, device=device) * longest - (offsets[:-1] - offsets[0])
-    places = torch.arange(tokens, device=device) + torch.repeat_interleave(shifts, sizes, output_size=tokens)
-    return Bucket(tokens, count, longest, torch.arange(longest, device=device) < sizes[:, None], places)
+Window = tuple[int, int]
+"""How many tokens before and after itself a token attends to; -1: all. A causal token attends to none after it."""
 
 
 def attend(
@@ -154,10 +85,6 @@ def _fits_flash(query: Tensor, value: Tensor) -> bool:
     return value.is_cuda and half and query.shape[-1] == value.shape[-1] <= 256
 
 
-Window = tuple[int, int]
-"""How many tokens before and after itself a token attends to; -1: all. A causal token attends to none after it."""
-
-
 def _window_mask(length: int, window: Window, device: torch.device) -> Tensor | None:
     """Mask of the tokens that may attend to each other, (length, length); None if no number of `window` limits them."""
     before, after = (length if side < 0 else side for side in window)
@@ -174,7 +101,7 @@ def _attend_rows(query: Tensor, key: Tensor, value: Tensor, scaling: float | Non
     if window[1] == 0 and not 0 <= window[0] < length - 1:  # the kernels need no mask for plain causality
         return F.scaled_dot_product_attention(query, key, value, is_causal=length > 1, scale=scaling)
     mask = _window_mask(length, window, query.device)
-    if mask is None and fits_products(value):
+    if mask is None and _fits_products(value):
         query, key = query.to(value.dtype), key.to(value.dtype)  # rotary positions make them float32
         return attend_by_products(query, key, value, scaling)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)
@@ -209,7 +136,7 @@ def _attend_any_lengths(
 ) -> Tensor:
     from torch.nn.attention import varlen
 
-    longest = passages.longest
+    longest = max(passages.lengths)
     # Rotary positions make queries and keys float32, and autocast does not apply to the kernel.
     out = varlen.varlen_attn(
         queries.to(values.dtype), keys.to(values.dtype), values, passages.offsets, passages.offsets, longest, longest,
@@ -232,3 +159,71 @@ def register_attention() -> None:
 
     AttentionInterface.register(IMPLEMENTATION, attend)
     AttentionMaskInterface.register(IMPLEMENTATION, _mask)
+
+
+def _fits_products(value: Tensor) -> bool:
+    """Whether (passages, heads, tokens, size) values are of this device and type, and the weights of a head fit."""
+    return value.dtype == torch.bfloat16 and value.device.type == "cpu" and value.shape[-2] ** 2 <= LARGEST
+
+
+def attend_by_products(query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
+    """softmax(scaling · query keyᵀ) value, each (passages, heads, tokens, size) in bf16.
+
+    Scores and weights are rounded to bf16, and summed in float32. `scaling` is 1 / √size if it is None.
+    """
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    attended: Tensor = _Attention.apply(query, key, value, scale)
+    return attended
+
+
+class _Attention(torch.autograd.Function):
+    """Attention in bf16 on a CPU, as matrix products of a few heads at a time.
+
+    torch's kernel for CPUs (FlashAttention) multiplies bf16 numbers hardly faster than float32 ones: a passage of 512
+    tokens takes twice as long in it, forward, as these products, whose weights stay in the processor's caches.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        ctx.save_for_backward(query, key, value)
+        ctx.scale = scale
+        out = _empty(value)
+        for place, weights in _each_block(query, key, scale):
+            torch.bmm(weights, value[place], out=out[place])
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        """The weights are computed again: they would take more memory than all else that a layer keeps."""
+        query, key, value = ctx.saved_tensors
+        to_query, to_key, to_value = map(_empty, (query, key, value))
+        memory = None
+        for place, weights in _each_block(query, key, ctx.scale):
+            torch.bmm(weights.transpose(1, 2), gradient[place], out=to_value[place])
+            memory = torch.empty_like(weights) if memory is None else memory
+            to_scores = memory[: len(weights)]
+            torch.bmm(gradient[place], value[place].transpose(1, 2), out=to_scores)
+            torch._softmax_backward_data(to_scores, weights, -1, weights.dtype, grad_input=to_scores)
+            to_scores.mul_(ctx.scale)
+            torch.bmm(to_scores, key[place], out=to_query[place])
+            torch.bmm(to_scores.transpose(1, 2), query[place], out=to_key[place])
+        return to_query, to_key, to_value, None
+
+
+def _each_block(query: Tensor, key: Tensor, scale: float) -> Any:
+    """The passage and the heads of each block, and its attention weights, (heads, tokens, tokens), until the next."""
+    passages, heads, tokens, _ = query.shape
+    count = max(1, min(heads, LARGEST // tokens**2))
+    memory = query.new_empty(count, tokens, tokens)
+    for passage in range(passages):
+        for first in range(0, heads, count):
+            place = passage, slice(first, min(first + count, heads))
+            weights = memory[: place[1].stop - first]
+            torch.baddbmm(weights, query[place], key[place].transpose(1, 2), beta=0, alpha=scale, out=weights)
+            yield place, torch.softmax(weights, -1, out=weights)
+
+
+def _empty(like: Tensor) -> Tensor:
+    """(passages, heads, tokens, size) without values, in memory token by token, as the next layer reads it."""
+    passages, heads, tokens, size = like.shape
+    return like.new_empty(passages, tokens, heads, size).transpose(1, 2)

@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from rerank.batches.batch import Packed
-from rerank.models.encoder_inputs import keep_first_tokens
+from rerank.models.encoder_inputs import Passages
 from rerank.models.gpu import Autocast, full_float32
 from rerank.models.packed_attention import IMPLEMENTATION, UnsupportedAttentionError, register_attention
 
@@ -34,6 +35,7 @@ def probe_passages(pad_id: int, vocab_size: int, most: int, lengths: Sequence[in
     return Packed(ids, None, offsets, torch.zeros(len(lengths), dtype=torch.int64))
 
 
+@torch.no_grad()
 def relative_difference(expected: Tensor, found: Tensor) -> float:
     """The largest difference relative to the largest value of the first one."""
     if expected.shape != found.shape:
@@ -107,34 +109,84 @@ def layers_of(model: Any) -> list[Any]:
     return list(next(stacks, ()))
 
 
+def keep_first_tokens(layer: Any) -> list[RemovableHandle]:
+    """Makes the last layer return the first token of each packed passage, (passages, 1, hidden).
+
+    In BERT's layout, all that follows the attention of all tokens is computed for these tokens only: the projection of
+    what is attended to, the norms and the feed-forward part. Returns the hooks, to be removed.
+    """
+    if first_token_part(layer) is layer:
+        return [layer.register_forward_hook(_first_of_output, with_kwargs=True)]
+    return [
+        layer.attention.self.register_forward_hook(_first_of_attended, with_kwargs=True),
+        # The projection is not told the passages: its two arguments come as a pair.
+        layer.attention.output.register_forward_pre_hook(
+            lambda _, args: args[0] if isinstance(args[0], tuple) else None
+        ),
+    ]
+
+
+def first_token_part(layer: Any) -> nn.Module:
+    """The module of the last layer whose output is needed for the first tokens only.
+
+    It is the attention where parts that treat each token by itself follow it, as in BERT: the projection of what is
+    attended to, which has the layer's input as its residual, and a feed-forward part.
+    """
+    attention: Any = getattr(layer, "attention", None)
+    in_attention = all(hasattr(attention, name) for name in ("self", "output"))
+    part: nn.Module = layer
+    if in_attention and all(hasattr(layer, name) for name in ("intermediate", "output")):
+        part = attention
+    return part
+
+
+def _first_of_attended(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
+    """Hook of the attention: the first tokens of what is attended to, in a pair with those of the residual."""
+    passages: Passages | None = kwargs.get("passages")
+    if passages is None:
+        return output
+    residual = args[0] if args else kwargs["hidden_states"]
+    return ((passages.first_tokens(output[0]), passages.first_tokens(residual)), *output[1:])
+
+
+def _first_of_output(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
+    """Hook: the first tokens of what a module returns."""
+    passages: Passages | None = kwargs.get("passages")
+    if passages is None:
+        return output
+    if isinstance(output, tuple):
+        return (passages.first_tokens(output[0]), *output[1:])
+    return passages.first_tokens(output)
+
+
 def packing_error(model: Any, autocast: Autocast) -> str:
     """Why packed passages cannot be trusted on the model's device in this precision; "" if they can.
 
-    The vectors of four passages, and the gradient of a linear function of them with respect to the embeddings of the
-    tokens, are computed packed and padded in the precision of the run, and padded in float32. Packed ones may be
-    ROUNDINGS times as far from float32 as padded ones.
+    The vectors of four passages are computed packed and padded in the precision of the run, and padded in float32.
+    Packed ones may be ROUNDINGS times as far from float32 as padded ones. A kernel may also refuse the backward pass.
     """
     inputs, reason = _probe(model, SIMILAR_LENGTHS), model.padding_reason
     try:
         with in_mode(model.encoder, training=False):
             model.padding_reason = COMPARED
             with full_float32():
-                exact = _vectors_and_gradient(model, inputs)
+                exact = model.vectors(inputs)
             with autocast():
-                padded = _vectors_and_gradient(model, inputs)
+                padded = model.vectors(inputs)
                 model.padding_reason = ""
-                packed = _vectors_and_gradient(model, inputs)
+                packed = model.vectors(inputs)
+                first = next(weight for weight in layers_of(model.encoder)[0].parameters() if weight.requires_grad)
+                torch.autograd.grad(packed.float().sum(), first, allow_unused=True)
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:  # what a kernel refuses
         return str(error).strip().partition("\n")[0]
     finally:
         model.padding_reason = reason
-    for what, expected, rounded, found in zip(("values", "gradients"), exact, padded, packed, strict=True):
-        difference = relative_difference(expected, found)
-        allowed = min(LARGEST_ROUNDING, max(TOLERANCE, ROUNDINGS * relative_difference(expected, rounded)))
-        if not difference <= allowed:
-            return f"its {what} differ from float32's by {difference:.1g}, of which rounding explains {allowed:.1g}"
+    difference = relative_difference(exact, packed)
+    allowed = min(LARGEST_ROUNDING, max(TOLERANCE, ROUNDINGS * relative_difference(exact, padded)))
+    if not difference <= allowed:
+        return f"its values differ from float32's by {difference:.1g}, of which rounding explains {allowed:.1g}"
     return ""
 
 
@@ -168,26 +220,3 @@ def _packed_difference(model: Any) -> float:
         model.encoder.set_attn_implementation(IMPLEMENTATION)
         model.padding_reason = ""
         return relative_difference(padded, values(inputs))
-
-
-def _vectors_and_gradient(model: Any, inputs: Packed) -> tuple[Tensor, Tensor]:
-    """Float32 vectors, (passages, hidden), and the sums of gradients over a passage's tokens, (passages, embedding)."""
-    embedded: list[Tensor] = []
-
-    def keep(module: nn.Module, arguments: Any, output: Tensor) -> Tensor:
-        embedded.append(output.detach().requires_grad_())
-        return embedded[-1]
-
-    handle = model.encoder.get_input_embeddings().register_forward_hook(keep)
-    try:
-        vectors = model.vectors(inputs).float()
-    finally:
-        handle.remove()
-    # A sum of all values would not do: behind a layer norm it is constant.
-    direction = torch.arange(vectors.shape[1], device=vectors.device).cos()
-    gradients = torch.autograd.grad((vectors * direction).sum(), embedded)
-    if model.is_padded:  # passages in groups, longest first as they are given
-        sums = torch.cat([gradient.sum(1) for gradient in gradients])
-    else:
-        sums = torch.stack([part.sum(0) for part in gradients[0][0].split(inputs.lengths())])
-    return vectors.detach(), sums.float()

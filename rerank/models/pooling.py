@@ -46,11 +46,7 @@ def mean(passage_scores: Tensor, documents: Tensor) -> Tensor:
 
 @pooling("first")
 def first(passage_scores: Tensor, documents: Tensor) -> Tensor:
-    """The score of the first passage (FirstP, Dai and Callan 2019).
-
-    >>> first(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]))
-    tensor([1., 5.])
-    """
+    """The score of the first passage (FirstP, Dai and Callan 2019)."""
     is_first = torch.ones_like(documents, dtype=torch.bool)
     is_first[1:] = documents[1:] != documents[:-1]
     return passage_scores[is_first]
@@ -58,21 +54,13 @@ def first(passage_scores: Tensor, documents: Tensor) -> Tensor:
 
 @pooling("max")
 def maximum(passage_scores: Tensor, documents: Tensor) -> Tensor:
-    """The highest score of a passage (MaxP, Dai and Callan 2019).
-
-    >>> maximum(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]))
-    tensor([3., 5.])
-    """
+    """The highest score of a passage (MaxP, Dai and Callan 2019)."""
     return _scatter(passage_scores, documents, "amax")
 
 
 @pooling("sum")
 def total(passage_scores: Tensor, documents: Tensor) -> Tensor:
-    """The sum of the passages' scores (SumP, Dai and Callan 2019).
-
-    >>> total(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]))
-    tensor([4., 5.])
-    """
+    """The sum of the passages' scores (SumP, Dai and Callan 2019)."""
     return _scatter(passage_scores, documents, "sum")
 
 

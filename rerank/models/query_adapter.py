@@ -20,8 +20,7 @@ class VectorPairs(NamedTuple):
     """The vectors of the queries of some lists, and of the passages of their documents.
 
     queries: (lists, dimensions); passages: (passages, dimensions), all float32 and of length 1 for the cosine;
-    lists and documents: (passages,) int64, the list of each passage, and its document among the
-    `documents_in_all` documents of all lists. A document may have no passage.
+    lists and documents: (passages,) int64, the list of each passage, and its document among all `documents_in_all`.
     """
 
     queries: Tensor
@@ -31,15 +30,11 @@ class VectorPairs(NamedTuple):
     documents_in_all: int
 
     def seeded(self, document_seeds: Tensor) -> "VectorPairs":
-        """The same: an adapter has no dropout."""
-        return self
+        return self  # an adapter has no dropout
 
     def to(self, device: torch.device) -> "VectorPairs":
-        """The same on another device."""
-        queries, passages, lists, documents, documents_in_all = self
-        return VectorPairs(
-            queries.to(device), passages.to(device), lists.to(device), documents.to(device), documents_in_all
-        )
+        moved = {name: getattr(self, name).to(device) for name in ("queries", "passages", "lists", "documents")}
+        return self._replace(**moved)
 
 
 class QueryAdapter(nn.Module):
@@ -85,7 +80,6 @@ def compared(vectors: Tensor, encoder: BiEncoder) -> Tensor:
 
 
 def save_adapter(model: QueryAdapter, folder: Path) -> None:
-    """Writes the matrix W and the scale into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {"change": model.change.detach().cpu().contiguous(), "scale": torch.tensor(model.scale).double()}
     save_file(tensors, folder / FILE)

@@ -16,6 +16,7 @@ from rerank.models.packed_attention import IMPLEMENTATION, UnsupportedAttentionE
 from rerank.models.packing import PROBE_LENGTHS, TOLERANCE, probe_passages, relative_difference
 
 CPU = torch.device("cpu")
+TAKEN = {"input_ids", "attention_mask", "token_type_ids", "return_dict"}
 
 
 def quicken(model: torch.nn.Module, precision: Precision) -> None:
@@ -62,21 +63,14 @@ def _leave_out_padding(body: Any) -> None:
 def _packing(own: Callable[..., Any], first_position: int) -> Callable[..., Any]:
     """A forward pass of the real tokens alone; one with other arguments than ids, mask and token types is as before."""
 
-    def forward(
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        return_dict: bool = True,
-        **others: Any,
-    ) -> Any:
-        if others or input_ids is None or attention_mask is None or attention_mask.dim() != 2:
-            given = {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
-            given = {name: value for name, value in given.items() if value is not None}
-            return own(return_dict=return_dict, **given, **others)
-        real = attention_mask.bool()
+    @functools.wraps(own)
+    def forward(**given: Any) -> Any:
+        if not {"input_ids", "attention_mask"} <= given.keys() <= TAKEN:
+            return own(**given)
+        real, types = given["attention_mask"].bool(), given.get("token_type_ids")
         offsets = torch.cat([real.new_zeros(1, dtype=torch.int64), real.sum(1).cumsum(0)])
-        types = None if token_type_ids is None else token_type_ids[real]
-        inputs = Packed(input_ids[real], types, offsets, torch.arange(len(real)))
+        types = None if types is None else types[real]
+        inputs = Packed(given["input_ids"][real], types, offsets, torch.arange(len(real)))
         out = own(**packed(inputs, first_position, flash=False)[0])
         hidden = out.last_hidden_state[0]
         grid = hidden.new_zeros(*real.shape, hidden.shape[-1])

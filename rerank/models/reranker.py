@@ -88,13 +88,11 @@ class Reranker:
         return cls(TextScorer(trained, target, precision, max_tokens_per_forward), name)
 
     def __repr__(self) -> str:
-        facts = {
-            "pooling": self.model.pooling,
-            "max_doc_tokens": self.scorer.max_doc_tokens,
-            "device": str(self.scorer.device),
-            "precision": self.scorer.precision,
-        }
-        return f"Reranker({self.name!r}, {', '.join(f'{name}={value!r}' for name, value in facts.items())})"
+        scorer, pooling = self.scorer, self.model.pooling
+        return (
+            f"Reranker({self.name!r}, {pooling=}, max_doc_tokens={scorer.max_doc_tokens}, "
+            f"device={str(scorer.device)!r}, precision={scorer.precision!r})"
+        )
 
     def rank(
         self,
@@ -111,8 +109,6 @@ class Reranker:
             top_k: how many documents to return; by default all.
             first_scores: the first stage's scores of the documents, for a model that was trained to add them.
         """
-        if top_k is not None and top_k < 1:
-            raise ValueError(f"top_k: got {top_k}, expected 1 or more")
         scores = self.score(query, documents, first_scores)
         best_first = np.argsort(-scores, kind="stable")[:top_k].tolist()
         return [Ranked(index, float(scores[index]), documents[index]) for index in best_first]
@@ -127,11 +123,9 @@ class Reranker:
     ) -> list[BestPassage]:
         """The order of `rank`, and of each document the passage that the model scored highest.
 
-        With a tokenizer that is written in Python, which does not tell places, the passage is the whole text. With
-        `show`, a long call shows its progress. Raises UserError for a score that is not finite.
+        With `show`, a long call shows its progress. Raises UserError for a score that is not finite.
         """
-        check_texts(query, documents)
-        tokenised = self.scorer.tokenise_pairs([(query, document) for document in documents])
+        tokenised = self.scorer.tokenise_pairs(_pairs(query, documents))
         return self.best_passages(documents, self.scorer.score_pairs(tokenised, show), top_k, first_scores)
 
     def best_passages(
@@ -152,15 +146,10 @@ class Reranker:
 
         Raises UserError for a score that is not finite.
         """
-        check_texts(query, documents)
-        scores = self.predict([(query, document) for document in documents], show=False)
-        return self._with_first_scores(scores, first_scores)
+        return self._with_first_scores(self.predict(_pairs(query, documents), show=False), first_scores)
 
     def _with_first_scores(self, scores: np.ndarray, first_scores: Sequence[float] | None) -> np.ndarray:
-        """(documents,) scores of a query, and the standardised first-stage scores times the model's weight for them.
-
-        Raises ValueError if there is not one for each document.
-        """
+        """(documents,) scores of a query, and the standardised first-stage scores times the model's weight for them."""
         weight = self.model.first_stage_weight
         if not weight or first_scores is None:
             return scores
@@ -223,9 +212,6 @@ class Reranker:
             def transform(self, inp: Any) -> Any:
                 """The rows in their order, with new scores and ranks."""
                 pt.validate.columns(inp, includes=columns, context=self)
-                for docno, text in zip(inp["docno"], inp["text"], strict=True):
-                    if not isinstance(text, str):
-                        raise TypeError(f"document {docno}: expected its text in the column text, got {text!r}")
                 scores = predict(list(zip(inp["query"], inp["text"], strict=True))).astype(float)
                 if weight:
                     scores += weight * inp.groupby("qid")["score"].transform(lambda given: standardised(list(given)))
@@ -234,12 +220,8 @@ class Reranker:
         return RerankTransformer()
 
 
-def check_texts(query: Any, documents: Any) -> None:
-    """Raises TypeError for a query, or a document, that is not a text."""
-    if not isinstance(query, str):
-        raise TypeError(f"query: expected a text, got {type(query).__name__}")
+def _pairs(query: str, documents: Sequence[str]) -> list[tuple[str, str]]:
+    """The query with each of the documents; raises TypeError for one text in place of a sequence."""
     if isinstance(documents, str):
         raise TypeError("documents: expected a sequence of texts, got one text")
-    for index, document in enumerate(documents):
-        if not isinstance(document, str):
-            raise TypeError(f"documents[{index}]: expected a text, got {type(document).__name__}")
+    return [(query, document) for document in documents]

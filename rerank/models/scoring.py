@@ -36,17 +36,15 @@ def score_candidates(
     budget: TokenBudget,
     what: str = "scoring",
 ) -> Run:
-    """Scores every candidate once, split over the processes, and returns the whole run in every process.
+    """The run of all candidates, in every process; each scores its own chunks, cut by the smallest of all budgets.
 
-    All processes take the smallest of their budgets, so that they cut the same chunks, of which each scores its own.
     Raises UserError for a score that is not finite.
     """
     budget.agree(accelerator)
     chunks = chunk_by_length(pairs_of(candidates), builder, budget.tokens)
-    own_chunks = chunks[accelerator.process_index :: accelerator.num_processes]
-    show = accelerator.is_main_process
+    own, show = chunks[accelerator.process_index :: accelerator.num_processes], accelerator.is_main_process
     scored: Iterable[PairScore] = score_chunks(
-        model, builder, own_chunks, accelerator.device, accelerator.autocast, budget, what, show
+        model, builder, own, accelerator.device, accelerator.autocast, budget, what, show
     )
     if accelerator.num_processes > 1:
         scored = gather_object(list(scored))
@@ -59,7 +57,7 @@ def pairs_of(candidates: Iterable[Candidates]) -> list[tuple[str, str]]:
 
 
 def chunk_by_length(pairs: Pairs, builder: PassageBuilder, tokens: int) -> list[list[tuple[str, str]]]:
-    """Chunks of at most `tokens` tokens, pairs with the longest passages first; a longer document is a chunk by itself.
+    """Chunks of at most `tokens` tokens, if a pair has not more; those with the longest passages first.
 
     Memory then peaks at the start, and passages of similar length are padded together where the encoder needs padding.
     """

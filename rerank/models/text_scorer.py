@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 import torch
 
-from rerank.batches.batch import Packed
+from rerank.batches.batch import Packed, Pairs
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.templates import open_template
 from rerank.data.splitting import OffsetTokenizer, open_offset_tokenizer, passage_span
@@ -19,6 +19,7 @@ from rerank.models.export.folder import ExportedCrossEncoder
 from rerank.models.gpu import AUTOCAST, Precision, choose_precision
 from rerank.models.memory import open_budget
 from rerank.models.scoring import (
+    PairScore,
     best_passages,
     check_finite,
     chunk_by_length,
@@ -31,11 +32,7 @@ from rerank.utils.progress import log
 
 
 class TokenisedPairs(NamedTuple):
-    """(query, document) texts as tokens.
-
-    `builder` makes the passages of `pairs`, the (query_id, doc_id) of the distinct texts; `places` has the place in
-    `pairs` of each text that was given.
-    """
+    """What makes the passages of `pairs`, the ids of distinct texts, and the place there of each given pair."""
 
     builder: PassageBuilder
     pairs: list[tuple[str, str]]
@@ -43,10 +40,7 @@ class TokenisedPairs(NamedTuple):
 
 
 class PairScores(NamedTuple):
-    """The scores of (query, document) pairs, and of each pair the passage with the highest score.
-
-    (pairs,) float32 scores, and (pairs, 2) the number of the passage, from 0, and the number of passages.
-    """
+    """(pairs,) float32 scores; (pairs, 2) the number of the passage with the highest score, and of passages."""
 
     scores: np.ndarray
     best: np.ndarray
@@ -57,11 +51,7 @@ class PairScores(NamedTuple):
 
 
 class TextScorer:
-    """A trained cross-encoder on a device.
-
-    Memory is bounded by the tokens of one forward pass, which are halved when the device runs out of it. A longer
-    document than `max_doc_tokens` is cut.
-    """
+    """A trained cross-encoder on a device; a longer document than `max_doc_tokens` is cut."""
 
     def __init__(
         self,
@@ -118,15 +108,8 @@ class TextScorer:
         return TokenisedPairs(builder, list(places), [places[pair] for pair in asked])
 
     def score_pairs(self, tokenised: TokenisedPairs, show: bool = True) -> PairScores:
-        """The scores of the texts that were tokenised, in the order in which they were given.
-
-        With `show`, a long call shows its progress. Raises UserError for a score that is not finite.
-        """
-        chunks = chunk_by_length(tokenised.pairs, tokenised.builder, self._budget.tokens)
-        pairs = score_chunks(
-            self.model, tokenised.builder, chunks, self.device, self._autocast, self._budget, show=show
-        )
-        found = {(pair.query_id, pair.doc_id): pair for pair in pairs}
+        """The scores of the texts in the order that they were given in; raises UserError for one that is not finite."""
+        found = {(pair.query_id, pair.doc_id): pair for pair in self._scored(tokenised.builder, tokenised.pairs, show)}
         scored = [found[pair] for pair in tokenised.pairs]
         for pair in scored:
             check_finite(pair.query_id, pair.doc_id, pair.score)
@@ -135,13 +118,12 @@ class TextScorer:
         return PairScores(scores, best.reshape(-1, 2)).take(tokenised.places)
 
     def score_candidates(self, builder: PassageBuilder, candidates: Sequence[Candidates]) -> Run:
-        """The run of the candidates, with their first-stage scores added if the model was trained to add them.
+        """The run of the candidates, with their first-stage scores added if the model was trained to add them."""
+        return make_run(candidates, self._scored(builder, pairs_of(candidates)), self.model.first_stage_weight)
 
-        Raises UserError for a score that is not finite.
-        """
-        chunks = chunk_by_length(pairs_of(candidates), builder, self._budget.tokens)
-        scored = score_chunks(self.model, builder, chunks, self.device, self._autocast, self._budget)
-        return make_run(candidates, scored, self.model.first_stage_weight)
+    def _scored(self, builder: PassageBuilder, pairs: Pairs, show: bool = True) -> Iterator[PairScore]:
+        chunks = chunk_by_length(pairs, builder, self._budget.tokens)
+        return score_chunks(self.model, builder, chunks, self.device, self._autocast, self._budget, show=show)
 
     @contextlib.contextmanager
     def scoring(self) -> Iterator[None]:
@@ -151,20 +133,14 @@ class TextScorer:
             yield
 
     def score_packed(self, inputs: Packed) -> PairScores:
-        """The scores of the documents of passages that a builder made; memory is bounded as always.
-
-        The score of a document does not depend on the others, but for rounding. To be called within `scoring`.
-        """
+        """The scores of the documents of passages that a builder made; to be called within `scoring`."""
         scores = passage_scores(self.model, inputs, self.device, self._autocast, self._budget)
         pooled: torch.Tensor = self.model.pool(scores, inputs.documents)
         return PairScores(pooled.numpy(), np.array(best_passages(scores, inputs.documents)).reshape(-1, 2))
 
     def passage_span(self, text: str, number: int, of: int) -> tuple[int, int]:
-        """Where passage `number` of the `of` passages of a text begins and ends, in characters.
-
-        A tokenizer that is written in Python does not report places, so the span is then that of the whole text.
-        """
-        if self._offsets is None:
+        """Where passage `number` of the `of` passages of a text begins and ends, in characters."""
+        if self._offsets is None:  # a tokenizer that is written in Python does not report places
             return 0, len(text)
         kept, lead = self.max_doc_tokens, self._template.document_lead
         return passage_span(text, number, of, self._offsets, kept, lead)

@@ -21,11 +21,10 @@ MAX_LENGTH = 512
 def make_encoder(folder: Path, texts: Sequence[str], seed: int = 0) -> None:
     """Writes a BERT with 2 layers of width 64 to `folder`; its tokenizer has one token for each word of `texts`.
 
-    It is an ordinary Hugging Face folder for AutoModel and AutoTokenizer. `texts` are the documents and the queries;
-    the tokenizer splits all other words into letters. The model is not trained: position embeddings are zero, and all
-    other weights are random except the word vectors. These come from the co-occurrence of words in `texts` (latent
-    semantic analysis, Deerwester et al. 1990), so they use no judgments. The same seed writes the same weights. Raises
-    UserError if the folder cannot be written.
+    `texts` are the documents and the queries; the tokenizer splits all other words into letters. The model is not
+    trained: position embeddings are zero, and all other weights are random except the word vectors. These come from
+    the co-occurrence of words in `texts` (latent semantic analysis, Deerwester et al. 1990), so they use no judgments.
+    The same seed writes the same weights.
     """
     words = [split_words(text) for text in texts]
     letters = {letter for text in words for word in text for letter in word} | set(ascii_lowercase + digits)

@@ -5,11 +5,10 @@ from rerank.config import Config, validate
 from rerank.data.letor.layouts import is_feature_source
 from rerank.evaluation.measures import measure_name
 from rerank.losses import LABELS
-from rerank.models.lora import check_lora
 from rerank.models.pooling import POOLINGS
 from rerank.training.objective import open_loss
 from rerank.training.tracking import check_tracker
-from rerank.utils.errors import UserError, nearest
+from rerank.utils.errors import UserError, nearest, needed
 
 
 def check_training(config: Config, lists: str = "") -> None:
@@ -53,4 +52,5 @@ def check_encoder(config: Config) -> None:
         raise UserError(f"--encoder.pooling {pooling}: no such pooling; {nearest(pooling, POOLINGS)}")
     if config.encoder.template:
         check_text_template(config.encoder.template)
-    check_lora(config.encoder.lora_rank)
+    if rank := config.encoder.lora_rank:
+        needed("peft", f"--encoder.lora-rank {rank}", "lora")

@@ -7,7 +7,8 @@ from tempfile import TemporaryDirectory
 
 from accelerate import Accelerator
 
-from rerank.models.export.folder import FORMATS, open_export, write_export
+from rerank.models.export.folder import open_export, write_export
+from rerank.models.export.formats import FORMATS, check_packages
 from rerank.training.device import open_accelerator
 from rerank.utils.errors import UserError
 from scripts.benchmarks.report import Encoder, Out, Rounds, publish
@@ -54,9 +55,9 @@ def _exported_works(workload: Workload, accelerator: Accelerator) -> tuple[dict[
     """The scoring of the workload by each graph that can be made, and a line for each format that cannot be made."""
     works: dict[str, Work] = {}
     notes: list[str] = []
-    for form, functions in FORMATS.items():
+    for form in FORMATS:
         try:
-            functions.check_packages(True)
+            check_packages(form, True)
             for precision in ("float32", "int8"):
                 works[f"exported, {form}, {precision}"] = _work(workload, accelerator, form, precision == "int8")
         except UserError as error:  # a package is missing, or the encoder cannot be exported

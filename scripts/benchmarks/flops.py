@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from rerank.models.encoder_inputs import first_token_part
-from rerank.models.packing import layers_of
+from rerank.models.packing import first_token_part, layers_of
 from rerank.utils.errors import UserError
 
 FORWARDS_OF_A_STEP = 3

@@ -162,8 +162,6 @@ DAMAGED = [
         "bm25.json: expected `object`, got `array`; remove it and bm25.run to",
     ),
     (CONFIG, "x", FOLD, f"{CONFIG}: expected `object`, got `str` - at `$.rerank`"),
-    (CONFIG, {"pooling": 3}, FOLD, f"{CONFIG}: expected `str`, got `int` - at `$.rerank.pooling`"),
-    (CONFIG, {"max_doc_tokens": 0}, FOLD, f"{CONFIG}: expected `int` >= 1 - at `$.rerank.max_doc_tokens`"),
 ]
 """What is damaged: the file, its bytes or the value of `rerank` in its JSON, a command, and what its line says."""
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from rerank.batches.features import Vectors
 from rerank.data.letor.layouts import open_fold
 from rerank.losses import listnet, smoothi
-from rerank.models import batchnorm_head, feature_mlp
+from rerank.models import feature_mlp
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, run_of, save_feature_mlp, score_features
 from rerank.training import objective
 from rerank.training.objective import mean_loss_of
@@ -37,7 +37,7 @@ def normalised(x, weight, bias):
 
 @pytest.mark.parametrize("documents", [16, 128])
 def test_scores_and_gradients_are_those_of_the_papers_layers(documents, monkeypatch):
-    monkeypatch.setattr(batchnorm_head, "CPU_DOCUMENTS", documents)
+    monkeypatch.setattr(feature_mlp, "CPU_DOCUMENTS", documents)
     model, x = trained().double().train(), X.features.double()
     wanted = torch.randn(37, generator=torch.Generator().manual_seed(3)).double()
     copies = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
@@ -61,7 +61,7 @@ def test_autocast_leaves_scores_in_float32():
 
 
 def test_in_evaluation_a_score_depends_on_its_document_alone(monkeypatch):
-    monkeypatch.setattr(batchnorm_head, "CPU_DOCUMENTS", 16)
+    monkeypatch.setattr(feature_mlp, "CPU_DOCUMENTS", 16)
     model = trained()
     with torch.no_grad():
         together = model(X)

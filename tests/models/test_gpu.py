@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 
+from rerank.models import gpu
 from rerank.models.gpu import (
     bf16_gain,
     choose_precision,
@@ -96,11 +97,9 @@ def test_a_build_has_code_for_a_card_or_not(capability, built_for, runs, monkeyp
 
 @pytest.fixture
 def listed(tmp_path, monkeypatch):
-    """nvidia-smi lists a card that torch does not see."""
-    command = tmp_path / "nvidia-smi"
-    command.write_text("#!/bin/sh\necho 'GPU 0: Tesla K80 (UUID: GPU-1)'\n")
-    command.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    """The machine has a card that torch does not see."""
+    (tmp_path / "nvidia0").touch()
+    monkeypatch.setattr(gpu, "DEVICES", tmp_path)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 

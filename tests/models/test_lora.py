@@ -6,8 +6,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from rerank.models.checkpoints import open_trained_cross_encoder, save_cross_encoder
-from rerank.models.lora import ALPHA_PER_RANK, merged_weights
+from rerank.models.checkpoints import (
+    ALPHA_PER_RANK,
+    merged_weights,
+    open_trained_cross_encoder,
+    save_cross_encoder,
+)
 from rerank.utils.errors import UserError
 from tests.models.tiny import open_tiny
 from tests.support.small_world import make_texts

@@ -9,9 +9,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from rerank.models import encoder_inputs
 from rerank.models import packed_attention as packing
 from rerank.models.checkpoints import save_cross_encoder
-from rerank.models.packed_attention import Passages, attend
+from rerank.models.encoder_inputs import GPU_SHARE, Passages
+from rerank.models.packed_attention import attend
 from tests.models.test_placement import attend_within
 from tests.models.tiny import assert_same_gradients, open_tiny, scores_and_gradients
 from tests.support.small_world import make_texts
@@ -83,16 +85,16 @@ def test_a_checkpoint_knows_nothing_of_packing(tmp_path):
     assert json.loads(config)["hidden_dropout_prob"] == 0.1
 
 
-@pytest.mark.parametrize("share", [1.0, packing.GPU_SHARE, 0.01])
+@pytest.mark.parametrize("share", [1.0, GPU_SHARE, 0.01])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [None, 3])
 def test_attention_stays_within_a_passage_and_its_window(window, causal, share, monkeypatch):
-    monkeypatch.setattr(packing, "CPU_SHARE", share)
+    monkeypatch.setattr(encoder_inputs, "CPU_SHARE", share)
     lengths = [5, 4, 4, 1]
     query, key, value = torch.randn(3, 1, 2, sum(lengths), 8, generator=torch.Generator().manual_seed(0))
     offsets = torch.tensor([0, 5, 9, 13, 14], dtype=torch.int32)
     module = SimpleNamespace(is_causal=causal)
-    passages = Passages(lengths, offsets, max(lengths))
+    passages = Passages(lengths, offsets)
     out, _ = attend(module, query, key, value, None, passages=passages, scaling=0.3, sliding_window=window)
     for begin, end in pairwise(offsets.tolist()):
         for i in range(begin, end):
@@ -112,11 +114,11 @@ def test_a_layer_of_a_gpu_calls_sdpa_a_few_times(monkeypatch):
     plain = F.scaled_dot_product_attention
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *x, **y: calls.append(x) or plain(*x, **y))
     outs = []
-    for share, most in ((1.0, 60), (packing.GPU_SHARE, 10)):
-        monkeypatch.setattr(packing, "CPU_SHARE", share)
+    for share, most in ((1.0, 60), (GPU_SHARE, 10)):
+        monkeypatch.setattr(encoder_inputs, "CPU_SHARE", share)
         calls.clear()
         module = SimpleNamespace(is_causal=False)
-        outs.append(attend(module, query, key, value, None, passages=Passages(lengths, offsets, max(lengths)))[0])
+        outs.append(attend(module, query, key, value, None, passages=Passages(lengths, offsets))[0])
         assert len(calls) <= most
     torch.testing.assert_close(*outs)
     padded = sum(x[0].shape[0] * x[0].shape[2] for x in calls)
@@ -145,7 +147,7 @@ def test_half_precision_on_a_gpu_is_one_call_of_varlen_attention(monkeypatch):
     monkeypatch.setattr(varlen, "varlen_attn", stand_in)
     lengths = [5, 4, 4, 1]
     grids = torch.randn(3, 1, 2, sum(lengths), 8, generator=torch.Generator().manual_seed(0))
-    passages = Passages(lengths, torch.tensor([0, 5, 9, 13, 14], dtype=torch.int32), 5)
+    passages = Passages(lengths, torch.tensor([0, 5, 9, 13, 14], dtype=torch.int32))
     for window, causal in product((None, 3), (False, True)):
         module = SimpleNamespace(is_causal=causal)
         expected, _ = attend(module, *grids, None, passages=passages, scaling=0.3, sliding_window=window)

@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from rerank.models import product_attention
-from rerank.models.packed_attention import Passages, attend
-from rerank.models.product_attention import attend_by_products
+from rerank.models import packed_attention
+from rerank.models.encoder_inputs import Passages
+from rerank.models.packed_attention import attend, attend_by_products
 
 HEADS, SIZE = 5, 8
 
@@ -21,7 +21,7 @@ def made(passages, tokens, dtype):
 @pytest.fixture(params=[2**21, 200])
 def blocks(request, monkeypatch):
     """All heads at once, and two heads of ten tokens at a time, so that the last block has one."""
-    monkeypatch.setattr(product_attention, "LARGEST", request.param)
+    monkeypatch.setattr(packed_attention, "LARGEST", request.param)
 
 
 @pytest.mark.usefixtures("blocks")
@@ -48,7 +48,7 @@ def test_bf16_differs_from_float32_by_rounding(passages, tokens):
 def test_packed_passages_in_bf16_take_it_unless_they_are_too_long(monkeypatch):
     lengths, calls = [9, 4, 4], []
     inputs = [x.detach() for x in made(1, 17, torch.bfloat16)]
-    passages = Passages(lengths, torch.tensor([0, 9, 13, 17], dtype=torch.int32), 9)
+    passages = Passages(lengths, torch.tensor([0, 9, 13, 17], dtype=torch.int32))
 
     def counted(*arguments):
         calls.append(len(arguments[0]))
@@ -59,6 +59,6 @@ def test_packed_passages_in_bf16_take_it_unless_they_are_too_long(monkeypatch):
     assert calls == [1, 2]  # passages of equal length share a call
     exact, _ = attend(torch.nn.Module(), *(x.float() for x in inputs), None, passages=passages)
     torch.testing.assert_close(found.float(), exact, rtol=0.02, atol=0.02)
-    monkeypatch.setattr(product_attention, "LARGEST", 80)  # 9 tokens need 81 weights
+    monkeypatch.setattr(packed_attention, "LARGEST", 80)  # 9 tokens need 81 weights
     attend(torch.nn.Module(), *inputs, None, passages=passages)
     assert calls == [1, 2, 2]

@@ -1,20 +1,24 @@
 """The folder of an exported cross-encoder: what it records, how it is written, and how it is opened."""
 
 import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 import numpy as np
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from rerank.batches.batch import Packed
 from rerank.batches.templates import open_template
 from rerank.models.cross_encoder import CrossEncoder
-from rerank.models.export import onnx_format, openvino_format
-from rerank.models.export.rows import Graph, Rows, RowScores, example, rows_of, traceable
+from rerank.models.export.formats import FORMATS, Graph, Rows
 from rerank.models.gpu import Autocast
 from rerank.models.hub import EXPORT_FILE, quiet_transformers
+from rerank.models.packing import first_token_part, in_mode, layers_of
 from rerank.models.pooling import POOLINGS, expect_pooling
 from rerank.utils.errors import UserError
 from rerank.utils.integrity import Record, as_record, changes, record_of
@@ -23,9 +27,9 @@ from rerank.utils.json_files import read_json
 TOLERANCE = 1e-3
 """The largest difference between the scores of a float32 graph and of the model, relative to the largest."""
 
-
-FORMATS = {"onnx": onnx_format, "openvino": openvino_format}
-"""Every format by the name that --format takes: a module with `check_packages`, `write` and `open_graph`."""
+IMPLEMENTATION = "rerank_rows"
+TOKENS_PER_CALL = 1024
+"""Tokens of one call of a graph, at most, if a passage is not longer: the values of a layer then stay in the cache."""
 
 
 class ExportFacts(TypedDict):
@@ -56,33 +60,23 @@ class ExportedCrossEncoder:
         self._graph = graph
 
     def __call__(self, inputs: Packed) -> Tensor:
-        """(passages,) float32 scores."""
         scores = np.empty(len(inputs.offsets) - 1, dtype=np.float32)
-        for numbers, rows in rows_of(inputs):
+        for numbers, rows in _rows_of(inputs):
             scores[numbers] = self._graph(rows)
         return torch.from_numpy(scores)
 
     def pool(self, passage_scores: Tensor, documents: Tensor) -> Tensor:
-        """As `CrossEncoder.pool`."""
         return POOLINGS[self.pooling](passage_scores, documents)
 
     def eval(self) -> "ExportedCrossEncoder":
-        """Itself: a graph has no training mode."""
         return self
 
     def place(self, device: torch.device, autocast: Autocast, chosen: bool = False) -> list[str]:
-        """Nothing to say: a graph runs on the CPU, in the precision that it was exported in."""
         return []
 
 
 def write_export(
-    target: Path,
-    name: str,
-    model: CrossEncoder,
-    tokenizer: Any,
-    max_doc_tokens: int,
-    form: str,
-    int8: bool,
+    target: Path, name: str, model: CrossEncoder, tokenizer: Any, max_doc_tokens: int, form: str, int8: bool
 ) -> None:
     """Writes the folder of a model that is on the CPU.
 
@@ -92,8 +86,8 @@ def write_export(
     target.mkdir()
     model.encoder.config.save_pretrained(target)
     tokenizer.save_pretrained(target)
-    inputs = example(open_template(tokenizer, model.template).token_types is not None)
-    with quiet_transformers(), traceable(name, model) as module:
+    inputs = _example(open_template(tokenizer, model.template).token_types is not None)
+    with quiet_transformers(), _traceable(name, model) as module:
         try:
             FORMATS[form].write(module, inputs, target, int8)
         except (RuntimeError, TypeError, ValueError) as error:  # what the tracers and NNCF raise for operations
@@ -117,7 +111,7 @@ def write_export(
     (target / EXPORT_FILE).write_text(json.dumps(facts, indent=1), encoding="utf-8")
 
 
-def _check_scores(name: str, form: str, module: RowScores, graph: Graph, model: CrossEncoder, inputs: Rows) -> None:
+def _check_scores(name: str, form: str, module: nn.Module, graph: Graph, model: CrossEncoder, inputs: Rows) -> None:
     """Raises UserError if a graph gives rows of other shapes than the traced one other scores than the model."""
     vocabulary = model.encoder.config.vocab_size
     random = np.random.default_rng(0)
@@ -134,7 +128,6 @@ def _check_scores(name: str, form: str, module: RowScores, graph: Graph, model: 
 
 
 def is_export(name: str) -> bool:
-    """Whether `name` is the folder of an exported model."""
     return (Path(name) / EXPORT_FILE).is_file()
 
 
@@ -144,8 +137,14 @@ def open_export(name: str, template: str) -> tuple[ExportedCrossEncoder, Any, Ex
     Raises UserError if a file is missing or damaged, if a package is missing, for a pooling that is not registered, and
     for another template than its own.
     """
-    folder = Path(name)
-    facts = _read_facts(folder)
+    folder, remedy = Path(name), "export the checkpoint again"
+    facts: ExportFacts = read_json(folder / EXPORT_FILE, ExportFacts, remedy)
+    try:
+        record: Record = as_record(facts["files"])
+    except ValueError as error:
+        raise UserError(f"{folder / EXPORT_FILE}: {error}; {remedy}") from error
+    if damage := next(changes(folder, record), None):
+        raise UserError(f"{folder}: {damage}; {remedy}")
     if template and template != facts["template"]:
         own = f"with the template {facts['template']!r}" if facts["template"] else "without a template"
         raise UserError(f"{name}: was exported {own}, not with {template!r}; leave --encoder.template out")
@@ -157,14 +156,93 @@ def open_export(name: str, template: str) -> tuple[ExportedCrossEncoder, Any, Ex
     return ExportedCrossEncoder(facts, graph), tokenizer, facts
 
 
-def _read_facts(folder: Path) -> ExportFacts:
-    """What the folder records, whose other files are those that were written."""
-    remedy = "export the checkpoint again"
-    facts: ExportFacts = read_json(folder / EXPORT_FILE, ExportFacts, remedy)
+class RowScores(nn.Module):
+    """(passages,) scores of (passages, tokens) ids and, for some encoders, token types; all passages of one length."""
+
+    def __init__(self, model: CrossEncoder) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        positions = torch.arange(input_ids.shape[1])[None].expand(input_ids.shape) + self.model.first_position
+        arguments = {"input_ids": input_ids, "position_ids": positions}
+        if token_type_ids is not None:
+            arguments["token_type_ids"] = token_type_ids
+        return self.model.row_scores(**arguments)
+
+
+@contextmanager
+def _traceable(name: str, model: CrossEncoder) -> Iterator[RowScores]:
+    """Within the block, the model as a module whose operations do not depend on the number or length of passages.
+
+    Raises UserError for a model whose attention is not transformers' interface, and for a decoder.
+    """
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    kind = type(model.encoder).__name__
+    if model.last_token is not None:
+        raise UserError(f"{name}: a {kind} is a decoder, which cannot be exported; expected an encoder such as BERT")
+    if model.is_padded:
+        raise UserError(
+            f"{name}: a {kind} cannot be exported: {model.padding_reason}; expected an encoder such as BERT, RoBERTa, "
+            "ELECTRA, DistilBERT, ModernBERT or XLM-RoBERTa"
+        )
+    AttentionInterface.register(IMPLEMENTATION, _attend_rows)
+    AttentionMaskInterface.register(IMPLEMENTATION, lambda *_, **__: None)
+    before = model.encoder.config._attn_implementation
+    hook = first_token_part(layers_of(model.encoder)[-1]).register_forward_hook(_first_tokens)
+    model.encoder.set_attn_implementation(IMPLEMENTATION)
     try:
-        record: Record = as_record(facts["files"])
-    except ValueError as error:
-        raise UserError(f"{folder / EXPORT_FILE}: {error}; {remedy}") from error
-    if damage := next(changes(folder, record), None):
-        raise UserError(f"{folder}: {damage}; {remedy}")
-    return facts
+        with torch.no_grad(), warnings.catch_warnings(), in_mode(model, training=False):
+            warnings.simplefilter("ignore")  # the tracers warn of every number that they take for a constant
+            yield RowScores(model).eval()
+    finally:
+        hook.remove()
+        model.encoder.set_attn_implementation(before)
+
+
+def _attend_rows(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    mask = None  # a window is a mask at any length
+    if sliding_window is not None:
+        positions = torch.arange(query.shape[2])
+        mask = (positions[:, None] - positions).abs() < sliding_window
+    attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)
+    return attended.transpose(1, 2).contiguous(), None
+
+
+def _first_tokens(module: nn.Module, arguments: Any, output: Any) -> Any:
+    if isinstance(output, tuple):
+        return (output[0][:, :1], *output[1:])
+    return output[:, :1]
+
+
+def _example(token_types: bool) -> Rows:
+    """Inputs to trace a graph with; numbers that are one would be taken for constants."""
+    ids = np.arange(2 * 7, dtype=np.int64).reshape(2, 7) % 5 + 1
+    return {"input_ids": ids} | ({"token_type_ids": np.zeros_like(ids)} if token_types else {})
+
+
+def _rows_of(inputs: Packed) -> Iterator[tuple[np.ndarray, Rows]]:
+    """The passages in groups of one length, of TOKENS_PER_CALL at most: their numbers, (passages,), and the inputs."""
+    offsets = inputs.offsets.cpu().numpy()
+    columns = {"input_ids": inputs.input_ids.cpu().numpy()}
+    if inputs.token_types is not None:
+        columns["token_type_ids"] = inputs.token_types.cpu().numpy()
+    lengths = np.diff(offsets)
+    for length in np.unique(lengths).tolist():
+        alike = np.flatnonzero(lengths == length)
+        size = max(1, TOKENS_PER_CALL // length)
+        for first in range(0, len(alike), size):
+            numbers = alike[first : first + size]
+            places = offsets[numbers, None] + np.arange(length)
+            yield numbers, {name: values[places] for name, values in columns.items()}
