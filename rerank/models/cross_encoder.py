@@ -24,7 +24,8 @@ class CrossEncoder(nn.Module):
     The paper averages a document's [CLS] vectors and puts the linear layer on the mean. As that layer is linear, the
     score is the mean of the passages' scores; every pooling here works on passage scores. `padding_reason` says why
     the encoder does not take packed passages, if so; `template` is the text that query and passage are put into, if
-    any; `first_stage_weight` is that of the first stage's score, which those who know it add; `in_float32` is whether it computes in float32 whatever the precision of the run.
+    any; `first_stage_weight` is that of the first stage's score, which those who know it add; `in_float32` is whether
+    it computes in float32 whatever the precision of the run.
     """
 
     def __init__(self, loaded: LoadedEncoder, head: Float32Linear | None, pooling: str) -> None:
