@@ -68,7 +68,7 @@ def evaluate(
     comparison = compare_files(runs, qrels, folds, fold, measures, baseline=baseline, test=test, correction=correction)
     if form == "csv":
         text = comparison.to_csv(per_query)
-        for note in comparison.evaluation.notes:  # on standard error: all lines of a CSV file are data
+        for note in comparison.notes:  # on standard error: all lines of a CSV file are data
             log.info(note)
     elif form == "json":
         text = comparison.to_json(per_query)

@@ -3,44 +3,67 @@
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from rerank.data.types import Fold, Qrels, Run
-from rerank.evaluation.evaluate_runs import Evaluation, check_run, evaluate_runs, map_to_folds, select_queries
+from rerank.data.trec import check_common, examples
+from rerank.data.types import Fold, Measurements, Qrels, Run
+from rerank.evaluation.evaluate import evaluate, missing_queries
 from rerank.evaluation.measures import DEFAULT_MEASURES
-from rerank.evaluation.run_comparison import RunComparison, compare_measurements
+from rerank.evaluation.run_comparison import RunComparison, compare_measurements, comparison_table
 from rerank.evaluation.significance import CORRECTIONS, TESTS
-from rerank.evaluation.tables.comparisons import details_table, summary_table
 from rerank.evaluation.tables.table import Table, render
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.plugins import load_plugins
 
 
 @dataclass(frozen=True)
+class JudgedQueries:
+    """The judgments of the queries that count.
+
+    `fold_queries` are the query ids of each fold to average over, empty for a mean over the queries, and `fold_of` is
+    query_id -> fold. `fold` is the only fold that counts, if there is one.
+    """
+
+    qrels: Qrels
+    fold_queries: list[list[str]]
+    fold_of: Mapping[str, str]
+    fold: str | None = None
+
+    @property
+    def averaged_over(self) -> str:
+        """What means are over, such as "5 folds, 249 queries"."""
+        folds = f"{len(self.fold_queries)} folds, " if self.fold_queries else ""
+        return f"{folds}{len(self.qrels)} queries" + (f" of fold {self.fold}" if self.fold else "")
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Runs compared with a baseline, or without one with the best run on each measure.
 
-    `str()` gives the summary table as text; a notebook shows it as Markdown. Raises UserError if no run is called
-    `baseline`, or `test` or `correction` is unknown.
+    `measurements` are run -> measure -> query_id -> value, all for the same queries; `notes` say what was missing or
+    left out. `str()` gives the summary table as text; a notebook shows it as Markdown. Raises UserError if no run is
+    called `baseline`, or `test` or `correction` is unknown.
     """
 
-    evaluation: Evaluation
+    measurements: dict[str, Measurements]
+    queries: JudgedQueries
+    notes: list[str]
     baseline: str | None = None
     test: str = "t"
     correction: str = "bonferroni"
 
     def __post_init__(self) -> None:
         load_plugins()
-        for argument, value, valid in (
-            ("baseline", self.baseline, self.evaluation.measurements),
-            ("test", self.test, TESTS),
-            ("correction", self.correction, CORRECTIONS),
+        for argument, kind, value, valid in (
+            ("baseline", "run", self.baseline, self.measurements),
+            ("test", "test", self.test, TESTS),
+            ("correction", "correction", self.correction, CORRECTIONS),
         ):
             if value is not None and value not in valid:
-                kind = "run" if argument == "baseline" else argument
                 raise UserError(f"{argument} {value}: no such {kind}; {nearest(value, valid)}")
 
     def __str__(self) -> str:
@@ -50,13 +73,11 @@ class Comparison:
         """Intervals, differences, p-values and wins, as text."""
         return render(self.table(details=True)).removesuffix("\n")
 
-    def _repr_markdown_(self) -> str:
-        """The summary table, as a notebook shows it."""
-        return self.to_markdown()
-
     def to_markdown(self, details: bool = False) -> str:
         """The summary table, or that of all details, in Markdown."""
         return render(self.table(details), "markdown")
+
+    _repr_markdown_ = to_markdown
 
     def to_latex(self, details: bool = False) -> str:
         """The summary table, or that of all details, in LaTeX; needs the packages booktabs and graphicx."""
@@ -72,7 +93,7 @@ class Comparison:
 
     def to_json(self, per_query: bool = False) -> str:
         """All details, or the value of every query, as a JSON object with the notes."""
-        facts: dict[str, Any] = {"notes": self.evaluation.notes}
+        facts: dict[str, Any] = {"notes": self.notes}
         if per_query:
             facts["values"] = self.records(per_query)
         else:
@@ -85,10 +106,10 @@ class Comparison:
         NaN becomes None, and so does a fold that is unknown.
         """
         if per_query:
-            fold_of = self.evaluation.queries.fold_of
+            fold_of = self.queries.fold_of
             return [
                 {"query_id": query, "fold": fold_of.get(query), "run": run, "measure": measure, "value": value}
-                for run, of_run in self.evaluation.measurements.items()
+                for run, of_run in self.measurements.items()
                 for measure, values in of_run.items()
                 for query, value in values.items()
             ]
@@ -97,9 +118,8 @@ class Comparison:
 
     def table(self, details: bool = False) -> Table:
         """The summary table, or that of all details, to be rendered."""
-        comparisons, view = (self._with_intervals, details_table) if details else (self.rows, summary_table)
-        over, notes = self.evaluation.queries.averaged_over, self.evaluation.notes
-        return view(comparisons, over, notes, self.baseline, self.test, self.correction)
+        rows, over = self._with_intervals if details else self.rows, self.queries.averaged_over
+        return comparison_table(rows, over, self.notes, self.baseline, self.test, self.correction, details)
 
     @cached_property
     def rows(self) -> dict[str, list[RunComparison]]:
@@ -111,8 +131,8 @@ class Comparison:
         return self._compare(intervals=True)
 
     def _compare(self, intervals: bool) -> dict[str, list[RunComparison]]:
-        measurements, folds = self.evaluation.measurements, self.evaluation.queries.fold_queries
-        return compare_measurements(measurements, folds, self.baseline, self.test, self.correction, intervals)
+        folds = self.queries.fold_queries
+        return compare_measurements(self.measurements, folds, self.baseline, self.test, self.correction, intervals)
 
 
 def compare(
@@ -148,6 +168,78 @@ def compare(
     if not runs:
         raise UserError("compare: expected at least one run, got none")
     queries = select_queries(qrels, map_to_folds(folds or ()))
+    return Comparison(*measured(runs, qrels, queries, measures), baseline, test, correction)
+
+
+def map_to_folds(folds: Iterable[Fold], source: str = "folds") -> dict[str, str]:
+    """query_id -> name of the fold that tests it; raises UserError, which names `source`, if two folds test a query."""
+    fold_of: dict[str, str] = {}
+    for fold in folds:
+        for query_id in fold.test:
+            if (other := fold_of.setdefault(query_id, fold.name)) != fold.name:
+                raise UserError(f"{source}: folds {other} and {fold.name} both test query {query_id}, expected one")
+    return fold_of
+
+
+def select_queries(
+    qrels: Qrels, fold_of: Mapping[str, str], fold: str | None = None, source: str = "folds"
+) -> JudgedQueries:
+    """The judged queries, those of one fold if `fold` is given.
+
+    `fold_of` is query_id -> fold; `source` is where it comes from, for messages. Raises UserError if there is no such
+    fold, or if several folds leave out a judged query.
+    """
+    judged = {query_id: judgments for query_id, judgments in qrels.items() if judgments}
+    names = list(dict.fromkeys(fold_of.values()))
+    if fold:
+        if fold not in names:
+            valid = f"one of {', '.join(names)}" if names else "--folds FILE, or fold numbers in the names of the runs"
+            raise UserError(f"fold {fold}: no such fold; expected {valid}")
+        return JudgedQueries({q: judged[q] for q in judged if fold_of.get(q) == fold}, [], fold_of, fold)
+    of_folds = ([query_id for query_id in judged if fold_of.get(query_id) == name] for name in names)
+    fold_queries = [query_ids for query_ids in of_folds if query_ids]
+    if len(fold_queries) < 2:
+        return JudgedQueries(judged, [], fold_of)
+    if outside := [query_id for query_id in judged if query_id not in fold_of]:
+        raise UserError(
+            f"{source}: {len(outside)} of {len(judged)} judged queries are in no fold ({examples(outside)}), so there "
+            "is no mean over folds; expected folds with all of them, judgments of the folds' queries alone, or one fold"
+        )
+    return JudgedQueries({q: judged[q] for query_ids in fold_queries for q in query_ids}, fold_queries, fold_of)
+
+
+def measured(
+    runs: Mapping[str, Run], qrels: Qrels, queries: JudgedQueries, measures: Iterable[str], source: str = "judgments"
+) -> tuple[dict[str, Measurements], JudgedQueries, list[str]]:
+    """The values of all runs on the same queries, these queries, and the notes: what a `Comparison` is made of.
+
+    `qrels` are all judgments, for the notes, and `source` names them. Raises UserError if a run has none of the
+    queries, or none of a whole fold, so that means are not comparable.
+    """
     for name, run in runs.items():
-        check_run(name, run, queries)
-    return Comparison(evaluate_runs(runs, qrels, queries, measures), baseline, test, correction)
+        check_common(run, queries.qrels, name, f"{source} (fold {queries.fold})" if queries.fold else source)
+        of_folds = {queries.fold_of[query_ids[0]]: query_ids for query_ids in queries.fold_queries}
+        if missing := [fold for fold, query_ids in of_folds.items() if run.keys().isdisjoint(query_ids)]:
+            found = Counter(queries.fold_of[query_id] for query_id in run if query_id in queries.fold_of)
+            raise UserError(
+                f"{name}: no query of fold {', '.join(missing)}; expected a run of all {len(of_folds)} folds, "
+                f"or only the queries of one fold (`--fold {found.most_common(1)[0][0]}`)"
+            )
+    measures = list(measures)
+    measurements = {name: evaluate(queries.qrels, run, measures) for name, run in runs.items()}
+    return measurements, queries, _notes(runs, qrels, queries)
+
+
+def _notes(runs: Mapping[str, Run], qrels: Qrels, queries: JudgedQueries) -> list[str]:
+    """Which queries are missing from the runs, and which queries of theirs cannot count."""
+    missing = {name: missing_queries(queries.qrels, run) for name, run in runs.items()}
+    notes = [
+        f"{name}: {len(query_ids)} of {len(queries.qrels)} queries are missing and count 0: {examples(query_ids)}."
+        for name, query_ids in missing.items()
+        if query_ids
+    ] or ["Every run has every query."]
+    if unjudged := dict.fromkeys(query_id for run in runs.values() for query_id in run if not qrels.get(query_id)):
+        notes.append(
+            f"Queries of the runs without judgments, which cannot count ({len(unjudged)}): {examples(unjudged)}."
+        )
+    return notes

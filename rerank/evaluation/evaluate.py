@@ -15,12 +15,11 @@ def evaluate(qrels: Qrels, run: Run, measures: Iterable[str] = DEFAULT_MEASURES)
     """Returns measure -> query_id -> value, for every query with a judgment.
 
     The measures have ir_measures' names, whatever names they are given by (see `measure_names`). As with trec_eval's
-    option -c, a judged query that the run does not have counts 0 (see `missing_queries`); its NumQ is 1, and its NumRel
-    the number of its relevant documents. A query with judgments but without a relevant document counts 0 too. Queries
-    of the run without a judgment have no value. A document with a grade below 0 is judged non-relevant, in every
-    measure. Ties, float32 scores and graded gains (rel, not 2^rel - 1) are those of trec_eval 9.0.8. Raises UserError
-    for unknown measures, for a score that is not a finite float32, for a grade that is too high for a measure, and if
-    the run and the judgments have no query in common.
+    option -c, a judged query that the run does not have counts 0 (see `missing_queries`), and so does a query without a
+    relevant document. Queries of the run without a judgment have no value. A document with a grade below 0 is judged
+    non-relevant, in every measure. Ties, float32 scores and graded gains (rel, not 2^rel - 1) are those of trec_eval
+    9.0.8. Raises UserError for unknown measures, for a score that is not a finite float32, for a grade that is too high
+    for a measure, and if the run and the judgments have no query in common.
 
     >>> qrels = {"q1": {"d1": 1, "d2": 0, "d3": 2}, "q2": {"d1": 1}}
     >>> evaluate(qrels, {"q1": {"d2": 2.5, "d3": 1.5}}, ["P@2", "recip_rank"])
@@ -33,8 +32,7 @@ def evaluate(qrels: Qrels, run: Run, measures: Iterable[str] = DEFAULT_MEASURES)
     check_scores(rankings)
     groups: dict[str, list[Measure]] = defaultdict(list)
     for measure in parsed:
-        by_pytrec_eval = measure.provider.NAME == "pytrec_eval"
-        groups[measure.parameters if by_pytrec_eval else measure.name].append(measure)
+        groups[measure.group].append(measure)
     values: Measurements = {measure.name: dict.fromkeys(judged, 0.0) for measure in parsed}
     highest = {query_id: max(qrels[query_id].values()) for query_id in judged}
     for measure, (query_id, grade) in itertools.product(parsed, highest.items()):

@@ -14,18 +14,9 @@ from rerank.utils.errors import UserError, nearest
 DEFAULT_MEASURES = ("P@1", "P@5", "P@10", "P@20", "AP", "nDCG@1", "nDCG@5", "nDCG@10", "nDCG@20", "nDCG")
 """The measures of the table "Text-based IR" of Thonet et al. (2022), in its order."""
 
-SUMMED = ("NumQ", "NumRel", "NumRet")
-"""Numbers of queries and documents: their value over all queries is the sum, not the mean."""
-
 HIGHEST_GAIN = 4095
 """pytrec_eval's time for nDCG grows with the square of the highest gain: a query takes 15 ms at this one."""
-
-HIGHEST_GRADE_OF_ERR = 4
-"""That of gdeval, which computes ERR."""
-
 HIGHEST_CUTOFF = 999_999
-"""pytrec_eval ends the process at a cut-off of 0."""
-
 NAME = re.compile(r"(?P<family>\w+)(?:\((?P<parameters>[^()]*)\))?(?:@(?P<at>[0-9]+(?:\.[0-9]+)?))?")
 
 
@@ -35,20 +26,15 @@ class Measure:
 
     `name` is ir_measures' name. `provider` is ir_measures' interface to the package that computes `computed`, the
     measure without its gains: `gains` map a grade to its gain, where they differ. Grades above `highest_grade` are
-    refused. `parameters` are those other than the cut-off.
+    refused. `group` is the same for measures that are computed together.
     """
 
     name: str
     computed: Any
     provider: Any
-    parameters: str
+    group: str
     gains: Mapping[int, int]
     highest_grade: float
-
-    @property
-    def family(self) -> str:
-        """The name without parameters and cut-off."""
-        return str(self.computed.NAME)
 
 
 def parse_measures(names: Iterable[str]) -> list[Measure]:
@@ -77,9 +63,9 @@ def measure_names(names: Iterable[str]) -> list[str]:
 
 
 def measure_name(name: str) -> str:
-    """ir_measures' name of one measure that has a mean over queries, to choose models by and to draw.
+    """ir_measures' name of one measure, to choose models by and to draw.
 
-    Raises UserError if it is unknown, several as in "ndcg_cut.10,20", or a sum over the queries, as "num_ret".
+    Raises UserError if it is unknown, or several as in "ndcg_cut.10,20".
 
     >>> measure_name("ndcg_cut_20")
     'nDCG@20'
@@ -87,14 +73,7 @@ def measure_name(name: str) -> str:
     measures = parse_measures([name])
     if len(measures) > 1:
         raise UserError(f"measures: expected one, got {name} ({', '.join(one.name for one in measures)})")
-    if measures[0].family in SUMMED:
-        raise UserError(f"measures: expected one with a mean over the queries, such as nDCG@20 or AP, got {name}")
     return measures[0].name
-
-
-def is_sum(name: str) -> bool:
-    """Whether a measure, by ir_measures' name, is summed over the queries."""
-    return re.split("[(@]", name, maxsplit=1)[0] in SUMMED
 
 
 def _parse(text: str) -> list[Any]:
@@ -112,7 +91,9 @@ def _parse(text: str) -> list[Any]:
     if not written or found is None:
         raise ValueError(nearest(text, [f"{name}@20" if "@" in text else name for name in names]))
     try:
-        parameters = _parameters(written["parameters"] or "")
+        call: Any = ast.parse(f"measure({written['parameters'] or ''})", mode="eval").body
+        assert not call.args
+        parameters = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
         if at := written["at"]:
             parameters[found.AT_PARAM] = found.SUPPORTED_PARAMS[found.AT_PARAM].dtype(at)
         measure = found(**parameters)
@@ -127,8 +108,10 @@ def _computed(measure: Any) -> Measure:
     _check_bounds(measure.params)
     computed = type(measure)(**{key: value for key, value in measure.params.items() if key != "dcg"})
     gains, highest = _gains(measure)
+    provider = _provider(computed)
     parameters = {key: value for key, value in measure.params.items() if key != measure.AT_PARAM}
-    return Measure(str(measure), computed, _provider(computed), repr(parameters), gains, highest)
+    group = repr(parameters) if provider.NAME == "pytrec_eval" else str(measure)
+    return Measure(str(measure), computed, provider, group, gains, highest)
 
 
 def _takes(measure: Any) -> str:
@@ -136,14 +119,8 @@ def _takes(measure: Any) -> str:
     return f"it takes {', '.join(takes) or 'none'}"
 
 
-def _parameters(text: str) -> dict[str, Any]:
-    call = ast.parse(f"measure({text})", mode="eval").body
-    assert isinstance(call, ast.Call)
-    assert not call.args
-    return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
-
-
 def _check_bounds(parameters: dict[str, Any]) -> None:
+    """Raises ValueError for parameters that trec_eval cannot have: pytrec_eval ends the process at a cut-off of 0."""
     for name, highest in (("cutoff", HIGHEST_CUTOFF), ("rel", HIGHEST_GAIN)):
         if not 1 <= parameters.get(name, 1) <= highest:
             raise ValueError(f"{parameters[name]} is no {name} from 1 to {highest}")
@@ -159,7 +136,7 @@ def _gains(measure: Any) -> tuple[dict[int, int], float]:
     if measure.params.get("dcg") == "exp-log2":
         highest = HIGHEST_GAIN.bit_length()
         return {grade: 2**grade - 1 for grade in range(highest + 1)}, highest
-    return {}, {"nDCG": HIGHEST_GAIN, "ERR": HIGHEST_GRADE_OF_ERR}.get(measure.NAME, math.inf)
+    return {}, {"nDCG": HIGHEST_GAIN, "ERR": 4}.get(measure.NAME, math.inf)  # 4 is the highest of gdeval, for ERR
 
 
 def _provider(measure: Any) -> Any:
@@ -167,12 +144,11 @@ def _provider(measure: Any) -> Any:
     # Judgments do not have the subtopics that pyndeval needs. Accuracy divides by 0 where all documents are relevant.
     known = [one for one in _ir_measures().DefaultPipeline.providers if one.NAME not in ("pyndeval", "accuracy")]
     providers = [one for one in known if one.supports(measure)]
-    for provider in providers:
-        if provider.is_available():
-            return provider
-    if providers:
-        raise ValueError(f"it needs another package: {providers[0].install_instructions()}")
-    raise ValueError(f"ir_measures does not compute it with these parameters; {_takes(measure)}")
+    if not providers:
+        raise ValueError(f"ir_measures does not compute it with these parameters; {_takes(measure)}")
+    if available := [one for one in providers if one.is_available()]:
+        return available[0]
+    raise ValueError(f"it needs another package: {providers[0].install_instructions()}")
 
 
 def _ir_measures() -> Any:

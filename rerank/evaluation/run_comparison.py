@@ -1,14 +1,26 @@
-"""Compares every run with a baseline, or with the best run, on each measure."""
+"""Compares every run with a baseline, or with the best run, on each measure; tables of what was found."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from rerank.data.types import Measurements
-from rerank.evaluation.measures import is_sum
-from rerank.evaluation.significance import CORRECTIONS, bootstrap_intervals, mean_and_error, paired_test
+from rerank.evaluation.significance import (
+    CONFIDENCE,
+    CORRECTIONS,
+    RESAMPLES,
+    TESTS,
+    bootstrap_intervals,
+    mean_and_error,
+    paired_test,
+)
+from rerank.evaluation.tables.table import Cell, Table, cells, format_mean
 
 LEVEL = 0.05
+COLUMNS = 5  # as in the paper, whose table has precision above nDCG; more do not fit a terminal
+GAIN_NOTE = "nDCG is trec_eval's, with gain rel (the losses have gain 2^rel - 1)."
 
 
 @dataclass(frozen=True)
@@ -16,10 +28,9 @@ class RunComparison:
     """A run on one measure, compared with the run called `reference`.
 
     `mean` is over queries, and `error` its standard error; `fold_mean` and `fold_error` are over the means of the folds
-    (NaN without folds). All of these are of the sum over the queries for NumQ, NumRel and NumRet, whatever the folds.
-    `low` to `high` is the bootstrap interval of `mean` (NaN if it was not asked for). From `difference` on the fields
-    are NaN or None for the reference itself, which is not in the family of tests. `wins`, `ties` and `losses` count
-    queries.
+    (NaN without folds). `low` to `high` is the bootstrap interval of `mean` (NaN if it was not asked for). From
+    `difference` on the fields are NaN or None for the reference itself, which is not in the family of tests. `wins`,
+    `ties` and `losses` count queries.
     """
 
     run: str
@@ -42,19 +53,13 @@ class RunComparison:
     losses: int | None = None
 
     @property
-    def is_reference(self) -> bool:
-        """Whether the other runs are compared with this one."""
-        return self.run == self.reference
-
-    @property
     def headline(self) -> tuple[float, float]:
         """The mean and the standard error for the summary table: over the folds if there are any."""
         return (self.mean, self.error) if math.isnan(self.fold_mean) else (self.fold_mean, self.fold_error)
 
-    @property
-    def significant(self) -> bool:
-        """Whether the difference is significant at 5 % after the correction."""
-        return self.p_corrected < LEVEL
+    def mark(self, better: str = "↑", worse: str = "↓") -> str:
+        """What shows that the difference to the reference is significant at 5 % after the correction, "" if not."""
+        return "" if not self.p_corrected < LEVEL else better if self.difference > 0 else worse
 
 
 def compare_measurements(
@@ -71,46 +76,141 @@ def compare_measurements(
     the highest mean, over the folds if `fold_queries` (the query ids of each fold) are given. The correction is for the
     tests of all other runs on one measure. `intervals` adds bootstrap intervals, which take a second or two.
     """
+    runs, unknown = list(measurements), (math.nan, math.nan)
     comparisons = {}
-    for measure in next(iter(measurements.values())):
-        values = {run: of_run[measure] for run, of_run in measurements.items()}
-        query_ids = list(values[baseline or next(iter(values))])
-        scale = len(query_ids) if is_sum(measure) else 1
-        columns = {run: [scale * of_run[query_id] for query_id in query_ids] for run, of_run in values.items()}
-        means = {run: mean_and_error(column) for run, column in columns.items()}
-        fold_means = dict.fromkeys(values, (math.nan, math.nan))
+    for measure, of_first in measurements[runs[0]].items():
+        values = np.array([[of_run[measure][query_id] for query_id in of_first] for of_run in measurements.values()])
+        means = [mean_and_error(row) for row in values]
+        fold_means = [unknown] * len(runs)
         if fold_queries:
-            fold_means = means if scale > 1 else {run: _fold_mean(values[run], fold_queries) for run in values}
-        headline = {run: mean for run, (mean, _) in (fold_means if fold_queries else means).items()}
-        best = [run for run in columns if headline[run] == max(headline.values())]
-        reference = baseline or best[0]
-        others = [run for run in columns if run != reference]
-        differences = [[a - b for a, b in zip(columns[run], columns[reference], strict=True)] for run in others]
-        bounds = [(math.nan, math.nan)] * (len(columns) + len(others))
+            column = {query_id: i for i, query_id in enumerate(of_first)}
+            folds = [[column[query_id] for query_id in query_ids] for query_ids in fold_queries]
+            fold_means = [mean_and_error([row[fold].mean() for fold in folds]) for row in values]
+        headline = [mean for mean, _ in (fold_means if fold_queries else means)]
+        reference = runs.index(baseline) if baseline else headline.index(max(headline))
+        others = [i for i in range(len(runs)) if i != reference]
+        differences = values[others] - values[reference]
+        bounds = [unknown] * (len(runs) + len(others))
         if intervals:  # all on the same resamples
-            bounds = bootstrap_intervals([*columns.values(), *differences])
-        rows = {
-            run: RunComparison(run, measure, *means[run], *fold_means[run], *interval, run in best, reference)
-            for run, interval in zip(columns, bounds, strict=False)
-        }
-        p_values = [paired_test(columns[run], columns[reference], test) for run in others]
+            bounds = bootstrap_intervals([*values, *differences])
+        rows = [
+            RunComparison(
+                run, measure, *means[i], *fold_means[i], *bounds[i], headline[i] == max(headline), runs[reference]
+            )
+            for i, run in enumerate(runs)
+        ]
+        p_values = [paired_test(values[i], values[reference], test) for i in others]
         corrected = CORRECTIONS[correction][1](p_values)
-        tested = zip(others, differences, p_values, corrected, bounds[len(columns) :], strict=True)
-        for run, of_queries, p, p_corrected, (low, high) in tested:
-            rows[run] = replace(
-                rows[run],
-                difference=mean_and_error(of_queries)[0],
+        tested = zip(others, differences, p_values, corrected, bounds[len(runs) :], strict=True)
+        for i, of_queries, p, p_corrected, (low, high) in tested:
+            rows[i] = replace(
+                rows[i],
+                difference=float(of_queries.mean()),
                 difference_low=low,
                 difference_high=high,
                 p=p,
                 p_corrected=p_corrected,
-                wins=sum(difference > 0 for difference in of_queries),
-                ties=of_queries.count(0.0),
-                losses=sum(difference < 0 for difference in of_queries),
+                wins=int((of_queries > 0).sum()),
+                ties=int((of_queries == 0).sum()),
+                losses=int((of_queries < 0).sum()),
             )
-        comparisons[measure] = list(rows.values())
+        comparisons[measure] = rows
     return comparisons
 
 
-def _fold_mean(values: dict[str, float], fold_queries: Sequence[Sequence[str]]) -> tuple[float, float]:
-    return mean_and_error([mean_and_error([values[query_id] for query_id in fold])[0] for fold in fold_queries])
+def comparison_table(
+    comparisons: dict[str, list[RunComparison]],
+    averaged_over: str,
+    notes: Sequence[str] = (),
+    baseline: str | None = None,
+    test: str = "t",
+    correction: str = "bonferroni",
+    details: bool = False,
+) -> Table:
+    """The summary, a block of rows for every five measures; or all `details`, a block for each measure.
+
+    `comparisons` are those of `compare_measurements` with the same `baseline`, `test` and `correction`, for the details
+    with intervals. In the summary a dagger marks a run that is significantly worse than the best; with a `baseline`,
+    arrows mark runs that are significantly better (↑) or worse (↓). `averaged_over` says what the means are over, such
+    as "5 folds, 249 queries".
+    """
+    first = next(iter(comparisons.values()))
+    others, with_folds = len(first) - 1, not math.isnan(first[0].fold_mean)
+    if details:
+        title = "Comparison"
+        blocks = [_details(measure, rows, with_folds) for measure, rows in comparisons.items()]
+        legend = _legend_of_details(with_folds, others, baseline, test, correction)
+    else:
+        title = "Mean ± standard error"
+        measures = list(comparisons)
+        parts = [measures[start : start + COLUMNS] for start in range(0, len(measures), COLUMNS)]
+        blocks = [_summary({measure: comparisons[measure] for measure in part}, others, baseline) for part in parts]
+        legend = [_marks(others, baseline, test, correction)] if others else []
+    if any(measure.partition("@")[0] == "nDCG" for measure in comparisons):
+        legend.append(GAIN_NOTE)
+    return Table(f"{title} over {averaged_over}", blocks, legend, notes)
+
+
+def _summary(comparisons: dict[str, list[RunComparison]], others: int, baseline: str | None) -> list[list[Cell]]:
+    better, worse = ("↑", "↓") if baseline else ("", "†")
+    block = [cells(["run", *comparisons])]
+    for rows in zip(*comparisons.values(), strict=True):  # of one run
+        means = [Cell(format_mean(*row.headline), row.best and others > 0, row.mark(better, worse)) for row in rows]
+        block.append([Cell(rows[0].run), *means])
+    return block
+
+
+def _marks(others: int, baseline: str | None, test: str, correction: str) -> str:
+    """`others` is the number of runs besides the reference."""
+    marks = f"↑, ↓: better, worse than {baseline}" if baseline else "†: worse than the best"
+    line, label = f"two-sided paired {TESTS[test].label} over the queries, p < {LEVEL}", CORRECTIONS[correction][0]
+    corrected = f", {label} over the {others} other runs" if label and others > 1 else ""
+    return f"{{best}}: best. {marks} ({line}{corrected})."
+
+
+def _details(measure: str, rows: Sequence[RunComparison], with_folds: bool) -> list[list[Cell]]:
+    head = [measure, "mean [95 %]", "SE, queries", *(["mean ± SE, folds"] if with_folds else [])]
+    if len(rows) > 1:
+        head += ["difference [95 %]", "p", "p corrected", "won/tied/lost"]
+    return [cells(head), *(_row(row, with_folds, len(rows) == 1) for row in rows)]
+
+
+def _row(row: RunComparison, with_folds: bool, single: bool) -> list[Cell]:
+    means = [Cell(row.run), Cell(f"{row.mean:.4f}{_interval(row.low, row.high)}", row.best and not single)]
+    means.append(Cell("" if math.isnan(row.error) else f"{row.error:.4f}"))
+    if with_folds:
+        means.append(Cell(format_mean(row.fold_mean, row.fold_error)))
+    if single:
+        return means
+    if row.run == row.reference:
+        return [*means, *cells(["reference", "", "", ""])]
+    difference = f"{row.difference:+.4f}{_interval(row.difference_low, row.difference_high, '+')}"
+    counts = f"{row.wins}/{row.ties}/{row.losses}"
+    return [*means, Cell(difference, mark=row.mark()), *cells([_p(row.p), _p(row.p_corrected), counts])]
+
+
+def _legend_of_details(with_folds: bool, others: int, baseline: str | None, test: str, correction: str) -> list[str]:
+    """`others` is the number of runs besides the reference."""
+    errors = "the queries and over the folds' means" if with_folds else "the queries"
+    intervals = (
+        f"[{CONFIDENCE:.0%}]: percentiles of the means of {RESAMPLES:,} bootstrap resamples of the queries. "
+        f"SE: standard error, s / sqrt(n), over {errors}."
+    )
+    if not others:
+        return [intervals]
+    label, note = CORRECTIONS[correction][0], TESTS[test].note
+    runs = "1 other run" if others == 1 else f"{others} other runs"
+    corrected = f"corrected by {label} over the {runs} of each measure" if label else "not corrected"
+    return [
+        intervals,
+        f"{{best}}: best. Differences are to {baseline or 'the best'}, over the queries; ↑, ↓: p corrected < {LEVEL}.",
+        f"p: two-sided paired {TESTS[test].label}{f', {note}' if note else ''}, {corrected}.",
+    ]
+
+
+def _interval(low: float, high: float, sign: str = "") -> str:
+    return "" if math.isnan(low) else f" [{low:{sign}.4f}, {high:{sign}.4f}]"
+
+
+def _p(value: float) -> str:
+    return "" if math.isnan(value) else "<0.0001" if value < 0.0001 else f"{value:.4f}"

@@ -1,21 +1,17 @@
-"""Standard errors, bootstrap intervals, paired significance tests and corrections for multiple testing.
-
-To add a test, write a function of the paired differences here and register it with `@significance_test`. The choices of
-`rerank eval --test` and the legends of the tables follow. Corrections have their names in CORRECTIONS.
-"""
+"""Standard errors, bootstrap intervals, paired significance tests and corrections for multiple testing."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:  # imported by the functions: `rerank eval --help` lists the tests without numpy, which takes 70 ms
     import numpy as np
 
-RESAMPLES = 10_000
-"""Random draws of the randomisation test and of the bootstrap."""
-CONFIDENCE = 0.95
-"""Of the bootstrap intervals."""
+    Values: TypeAlias = Sequence[float] | np.ndarray
+
+RESAMPLES = 10_000  # random draws of the randomisation test and of the bootstrap
+CONFIDENCE = 0.95  # of the bootstrap intervals
 SEED = 0
 DECIMALS = 10  # of differences that are ranked: values of measures carry rounding errors of 1e-16
 CHUNK = 500  # draws at a time, so that memory does not grow with their number
@@ -28,7 +24,7 @@ Correction = Callable[[Sequence[float]], list[float]]
 
 @dataclass(frozen=True)
 class RegisteredTest:
-    """A significance test: `label` names it in tables, `note` says how it was run."""
+    """A significance test, whose label and note are in the legends of tables."""
 
     label: str
     p_value: PairedTest
@@ -49,10 +45,8 @@ def significance_test(name: str, label: str, note: str = "") -> Callable[[Paired
     return register
 
 
-def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """The mean of n values and its standard error, s / sqrt(n) with s the sample standard deviation (n - 1).
-
-    There is one value per fold or per query. The error of a single value is NaN.
+def mean_and_error(values: "Values") -> tuple[float, float]:
+    """The mean of n values and its standard error, s / sqrt(n) with s the sample standard deviation; NaN for n = 1.
 
     >>> mean_and_error([0.2, 0.4])
     (0.30000000000000004, 0.1)
@@ -64,20 +58,18 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     return mean, float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.nan
 
 
-def paired_test(first: Sequence[float], second: Sequence[float], test: str = "t") -> float:
+def paired_test(first: "Values", second: "Values", test: str = "t") -> float:
     """The two-sided p-value of one of TESTS on paired values, one pair per query; NaN for fewer than 2 pairs."""
     import numpy as np
 
-    if len(first) < 2:
-        return math.nan
-    return TESTS[test].p_value(np.subtract(first, second))
+    return TESTS[test].p_value(np.subtract(first, second)) if len(first) > 1 else math.nan
 
 
-def bootstrap_intervals(columns: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
-    """The 95 % confidence interval of the mean of each column; all columns have one value per query.
+def bootstrap_intervals(columns: "Sequence[Values]") -> list[tuple[float, float]]:
+    """The 95 % confidence interval of the mean of each column of one value per query; NaN for fewer than 2 queries.
 
     The ends are percentiles of the means of RESAMPLES resamples of the queries, drawn always from the same seed and
-    the same for all columns. NaN for fewer than 2 queries.
+    the same for all columns.
     """
     import numpy as np
 
@@ -147,11 +139,10 @@ def bonferroni(p_values: Sequence[float]) -> list[float]:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm (1979): the smallest of n p-values times n, the next times n - 1 and so on, none below the one before."""
-    n = len(p_values)
-    known = sorted((i for i in range(n) if not math.isnan(p_values[i])), key=lambda i: p_values[i])
+    known = sorted((i for i, p in enumerate(p_values) if not math.isnan(p)), key=p_values.__getitem__)
     result, highest = list(p_values), 0.0
     for rank, i in enumerate(known):
-        highest = max(highest, min(1.0, (n - rank) * p_values[i]))
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[i]))
         result[i] = highest
     return result
 

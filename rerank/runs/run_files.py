@@ -9,8 +9,7 @@ from pathlib import Path
 from rerank.data.folds import SPLIT, read_folds
 from rerank.data.trec import read_qrels, read_run
 from rerank.data.types import Run
-from rerank.evaluation.compare import Comparison
-from rerank.evaluation.evaluate_runs import check_run, evaluate_runs, map_to_folds, select_queries
+from rerank.evaluation.compare import Comparison, map_to_folds, measured, select_queries
 from rerank.evaluation.measures import DEFAULT_MEASURES, measure_names
 from rerank.runs.layout import CollectionFolder, ExperimentFolder
 from rerank.utils.errors import UserError
@@ -167,6 +166,4 @@ def compare_files(
         fold = next(iter(fold_of.values()))
     fold = None if fold == "all" else fold
     queries = select_queries(judged, fold_of, fold, str(folds or "the folds in the names of the files"))
-    for name, run in files.runs.items():
-        check_run(name, run, queries, str(qrels))
-    return Comparison(evaluate_runs(files.runs, judged, queries, names), baseline, test, correction)
+    return Comparison(*measured(files.runs, judged, queries, names, str(qrels)), baseline, test, correction)

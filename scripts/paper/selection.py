@@ -60,5 +60,5 @@ def compare_with_best(rows: dict[str, TestResult]) -> tuple[set[str], set[str]]:
     best = max(means, key=lambda name: means[name])
     measurements = {name: {"": row.values} for name, row in rows.items()}
     (comparisons,) = compare_measurements(measurements, baseline=best).values()
-    worse = {row.run for row in comparisons if row.significant and row.difference < 0}
+    worse = {row.run for row in comparisons if row.mark() == "↓"}
     return {name for name in rows if means[name] == means[best]}, worse

@@ -11,9 +11,8 @@ import sys
 from pathlib import Path
 
 from rerank.data.folds import read_folds
-from rerank.evaluation.run_comparison import LEVEL
+from rerank.evaluation.run_comparison import GAIN_NOTE, LEVEL
 from rerank.evaluation.significance import mean_and_error
-from rerank.evaluation.tables.comparisons import GAIN_NOTE
 from rerank.evaluation.tables.table import FORMATS, Cell, Table, format_mean, render
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.layout import CollectionFolder

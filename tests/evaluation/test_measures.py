@@ -103,9 +103,3 @@ def test_a_measure_of_a_package_that_is_not_installed(monkeypatch: pytest.Monkey
     monkeypatch.setattr(ir_measures.cwl_eval, "_is_available", False)
     with pytest.raises(UserError, match=r"it needs another package: pip install ir-measures\[cwl_eval\]"):
         measure_names(["RBP(rel=1)"])
-
-
-def test_one_measure_to_choose_by_has_a_mean_over_queries() -> None:
-    for name in ("num_ret", "NumQ", "NumRet(rel=2)"):
-        with pytest.raises(UserError, match=r"expected one with a mean over the queries, such as nDCG@20 or AP, got"):
-            measure_name(name)

@@ -61,12 +61,9 @@ def render(table: Table, form: str = "text") -> str:
     legend = [line.replace("{best}", BEST[form]) for line in table.legend]
     if form == "latex":
         return _latex(table, legend)
-    footer = [*legend, *table.notes]
-    if form == "markdown":
-        parts = [table.title, *map(_markdown, table.blocks), "\n".join(f"- {line}" for line in footer)]
-    else:
-        parts = [table.title, *map(_text, table.blocks), "\n".join(footer)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    block, line = (_markdown, "- {}") if form == "markdown" else (_text, "{}")
+    footer = "\n".join(map(line.format, [*legend, *table.notes]))
+    return "\n\n".join(filter(None, [table.title, *map(block, table.blocks), footer])) + "\n"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
