@@ -5,20 +5,17 @@ s = sum of weight * scaled score; the scores of a query are min-max scaled to [0
 Pyserini's hybrid search.
 """
 
-import itertools
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rerank.data.trec import examples, ranked, strictly_decreasing
+from rerank.data.trec import ranked, strictly_decreasing
 from rerank.data.types import Run
-from rerank.utils.errors import UserError
-from rerank.utils.progress import log
 
 RRF_K = 60.0
 """The k of Cormack et al."""
-
 Weights = tuple[float, ...]
 """A weight for each run, in the order of the runs."""
 
@@ -38,13 +35,13 @@ def fuse_ranks(runs: Sequence[Run], k: float = RRF_K) -> Run:
         raise ValueError(f"k: expected 0 or more, got {k}")
     fused = {}
     for query_id in queries_of(runs):
-        rankings = [ranked(run.get(query_id, {})) for run in runs]
         # In the order that decides ties: the first run's documents, then those that the second one adds, and so on.
-        column = {doc_id: i for i, doc_id in enumerate(dict.fromkeys(itertools.chain(*rankings)))}
-        parts = np.zeros((len(runs), len(column)))
-        for part, ranking in zip(parts, rankings, strict=True):
-            part[[column[doc_id] for doc_id in ranking]] = 1 / (k + np.arange(1, len(ranking) + 1))
-        fused[query_id] = _decreasing(list(column), weighted_sums(parts, (1.0,) * len(runs)))
+        parts: dict[str, list[float]] = defaultdict(list)
+        for run in runs:
+            for rank, doc_id in enumerate(ranked(run.get(query_id, {})), 1):
+                parts[doc_id].append(1 / (k + rank))
+        sums = [sum(sorted(of_document)) for of_document in parts.values()]  # the same in any order of the runs
+        fused[query_id] = _decreasing(list(parts), np.array(sums))
     return fused
 
 
@@ -99,20 +96,6 @@ def check_weights(weights: Sequence[float], runs: int) -> None:
         raise ValueError(f"expected a weight for each of the {runs} runs, got {len(weights)}")
     if not all(0 <= weight < math.inf for weight in weights) or not any(weights):
         raise ValueError(f"expected weights of 0 or more, one of them above 0, got {' '.join(map(str, weights))}")
-
-
-def check_runs(runs: Mapping[str, Run]) -> None:
-    """Raises UserError for a run that has no query in common with the others; logs runs without a common document."""
-    for name, run in runs.items():
-        others = [of_other for other, of_other in runs.items() if other != name]
-        queries = queries_of(others)
-        if run.keys().isdisjoint(queries):
-            raise UserError(
-                f"{name}: has no query in common with the other runs: got queries {examples(run)} and "
-                f"{examples(sorted(queries))}; expected runs of the same collection"
-            )
-        if all(run[q].keys().isdisjoint(other[q]) for other in others for q in other if q in run):
-            log.info(f"{name}: has no document in common with the other runs in any query; are the ids the same?")
 
 
 def queries_of(runs: Sequence[Run]) -> list[str]:

@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 import numpy as np
 
 from rerank.data.trec import examples
-from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
+from rerank.data.types import Candidates, Judgments, Qrels, Run
 from rerank.evaluation.evaluate import evaluate, values_of
 from rerank.evaluation.fusion import Weights, scaled_scores, weighted_sums
 from rerank.evaluation.measures import measure_name
@@ -23,12 +23,13 @@ MOST_TUNED = 6
 """The runs whose weights can be tuned: 3,003 combinations."""
 MOST_QUERIES = 500
 """The queries that choose the weights, at most: with more, the choice is as good and takes longer."""
-Values = Mapping[str, float]
-"""query_id -> the value of a measure."""
 ERRORS = 1.5
 """Standard errors by which values must be ahead of others: with one, ten judged queries often choose by chance."""
 TIE = 1e-12
 """Smaller differences of means are rounding: the order in which the values are summed must not choose."""
+
+Values = Mapping[str, float]
+"""query_id -> the value of a measure."""
 
 
 def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str = MEASURE) -> Weights:
@@ -60,9 +61,7 @@ def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str = MEASURE) -> W
 
 
 def almost_best(values: Sequence[Sequence[float]]) -> list[int]:
-    """The places of those whose mean is within half a standard error of the best mean, which is one of them.
-
-    `values` are those of each setting for the same queries; the standard error is that of the best mean.
+    """The places of the settings whose mean over the same queries is within half a standard error of the best mean.
 
     >>> almost_best([[0.5, 0.7], [0.4, 0.7], [0.1, 0.2]])
     [0, 1]
@@ -115,7 +114,7 @@ def weights_of_grid(runs: int) -> list[Weights]:
     return [tuple(part / steps for part in (*rest, steps - sum(rest))) for rest in parts]
 
 
-def tune_on(runs: Mapping[str, Run], qrels: Qrels, measure: str, queries: str) -> Weights:
+def tune_on(runs: Mapping[str, Run], qrels: Judgments, measure: str, queries: str) -> Weights:
     """`tune_weights` of runs by name, which logs the weights.
 
     `queries` are the queries of `qrels` in words, such as "validation queries of fold 1". Raises UserError if none is
@@ -139,12 +138,6 @@ def tune_on(runs: Mapping[str, Run], qrels: Qrels, measure: str, queries: str) -
     shown = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(runs, weights, strict=True))
     log.info(f"weights by {measure} on the {len(judged)} judged {queries}: {shown}")
     return weights
-
-
-def tune_on_fold(runs: Mapping[str, Run], qrels: Judgments, fold: Fold, measure: str) -> Weights:
-    """`tune_on` the judged validation queries of a fold."""
-    valid = {query_id: qrels[query_id] for query_id in fold.valid if query_id in qrels}
-    return tune_on(runs, valid, measure, f"validation queries of fold {fold.name}")
 
 
 def _cutoff(measure: str) -> int | None:

@@ -8,10 +8,10 @@ from typing import Any
 from rerank.data.folds import read_folds
 from rerank.data.trec import examples, read_qrels, read_run, write_run
 from rerank.data.types import Run
-from rerank.evaluation.evaluate_runs import map_to_folds
-from rerank.evaluation.fusion import RRF_K, Weights, check_runs, check_weights, fuse_ranks, fuse_scores, queries_of
+from rerank.evaluation.compare import map_to_folds
+from rerank.evaluation.fusion import RRF_K, Weights, check_weights, fuse_ranks, fuse_scores, queries_of
 from rerank.evaluation.measures import measure_name
-from rerank.evaluation.weights import MEASURE, tune_on, tune_on_fold
+from rerank.evaluation.weights import MEASURE, tune_on
 from rerank.runs.manifest import manifest_of, tag_of, write_manifest
 from rerank.runs.run_files import FOLDERS_UP, FOLDS, QRELS, find_nearby
 from rerank.utils.errors import UserError
@@ -40,8 +40,8 @@ def fuse_files(
         measure: the measure that chooses the weights; None for nDCG@20.
 
     Raises:
-        UserError: an argument belongs to the other method or has a wrong value, a file is missing or malformed, the
-            runs have no query in common, there is nothing to tune on, or `out` cannot be written.
+        UserError: an argument belongs to the other method or has a wrong value, a file is missing or malformed, there
+            is nothing to tune on, or `out` cannot be written.
     """
     if len(paths) < 2:
         raise UserError(f"fuse: expected at least two runs to fuse, got {len(paths)}")
@@ -61,7 +61,6 @@ def fuse_files(
     measure = measure_name(measure or MEASURE)
     manifest, tag = manifest_of(out), tag_of(out)
     runs = {str(path): read_run(path) for path in paths}
-    check_runs(runs)
     facts: dict[str, Any] = {"k": RRF_K}
     if method == "rrf":
         fused = fuse_ranks(list(runs.values()))
@@ -89,7 +88,10 @@ def _tuned(runs: Mapping[str, Run], qrels: Path | None, measure: str) -> tuple[d
         nearby = f"{QRELS} and {FOLDS} next to {paths[0]} or up to {FOLDERS_UP} folders up"
         raise UserError(f"no weights: expected --weights, --qrels FILE of validation queries, or {nearby}")
     known, judged = read_folds(folds), read_qrels(qrels)
-    by_fold = {fold.name: tune_on_fold(runs, judged, fold, measure) for fold in known}
+    by_fold = {}
+    for fold in known:
+        valid = {query_id: judged[query_id] for query_id in fold.valid if query_id in judged}
+        by_fold[fold.name] = tune_on(runs, valid, measure, f"validation queries of fold {fold.name}")
     fold_of = map_to_folds(known, str(folds))
     means = tuple(map(fmean, zip(*by_fold.values(), strict=True)))
     if untested := [query_id for query_id in queries if query_id not in fold_of]:

@@ -111,7 +111,6 @@ def test_queries_of_no_fold_have_the_mean_weights(runs, capsys):
         ([A], "fuse: expected at least two runs to fuse, got 1"),
         ([A, A], f"fuse: {A}: given twice; expected each run once"),
         ([A, "nowhere.run"], "nowhere.run: cannot be read: No such file"),
-        ([A, "other.run"], f"{A}: has no query in common with the other runs: got queries q0, q1, q2, … and x"),
         ([A, B, "--weights", "1", "2"], "--weights: of no effect on --method rrf"),
         ([A, B, "--qrels", "qrels.txt"], "--qrels: of no effect on --method rrf"),
         ([A, B, "--method", "interpolate", "--weights", "1"], "--weights: expected a weight for each of the 2 runs"),
@@ -127,16 +126,9 @@ def test_queries_of_no_fold_have_the_mean_weights(runs, capsys):
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(runs, capsys, words, expected):
-    write_run("other.run", {"x": {"d00": 1.0}}, "t")
     write_run("part.run", {q: runs["a"][q] for q in FOLDS[0].test}, "t")
     for name in ("x.run", "y.run"):
         write_run(name, {"q0": {"d00": 1.0}}, "t")
     out = [] if "--out" in words else ["--out", "no.run"]
     assert expected in failed(capsys, "fuse", *words, *out)
     assert not Path("no.run").exists()
-
-
-def test_runs_of_other_document_ids_are_said(runs, capsys):
-    write_run("numbers.run", {q: {"1": 1.0, "2": 2.0} for q in QUERIES}, "t")
-    main(["fuse", A, "numbers.run", "--out", "fused.run"])
-    assert "numbers.run: has no document in common with the other runs" in capsys.readouterr().err

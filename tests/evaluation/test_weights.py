@@ -4,18 +4,15 @@ from statistics import fmean, stdev
 
 import pytest
 
-from rerank.data.folds import official_folds
 from rerank.evaluation import weights as module
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.fusion import fuse_scores
-from rerank.evaluation.weights import tune_on, tune_on_fold, tune_weights, weights_of_grid
+from rerank.evaluation.weights import tune_on, tune_weights, weights_of_grid
 from rerank.utils.errors import UserError
 from tests.support.random_runs import drawn, relevant_first_three
 
 QRELS = relevant_first_three(15)
 QUERIES = list(QRELS)
-FOLDS = official_folds([(str(i + 1), QUERIES[i::3]) for i in range(3)])
-
 
 RUNS = {"a.run": drawn(QRELS, 1, 1.0), "b.run": drawn(QRELS, 2, 2.0)}
 
@@ -53,18 +50,11 @@ def test_some_of_many_queries_choose(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tune_weights(runs, QRELS) == tune_weights(runs, {q: QRELS[q] for q in sorted(QRELS)[::3]})
 
 
-def test_the_weights_of_a_fold_are_those_of_its_validation_queries_alone() -> None:
-    found = [tune_on_fold(RUNS, QRELS, fold, "P@3") for fold in FOLDS]
-    assert found == [tune_weights(list(RUNS.values()), {q: QRELS[q] for q in fold.valid}, "P@3") for fold in FOLDS]
-
-
 def test_nothing_to_tune_on_is_one_line() -> None:
-    with pytest.raises(UserError, match="none of the validation queries of fold 1 is judged: there is nothing"):
-        tune_on_fold(RUNS, {q: QRELS[q] for q in FOLDS[0].test}, FOLDS[0], "P@3")
-    part = {"a.run": RUNS["a.run"], "b.run": {q: RUNS["b.run"][q] for q in FOLDS[0].test}}
-    with pytest.raises(
-        UserError, match=r"b.run: has none of the 5 judged validation queries of fold 1 \(q2, q5, q8, …\)"
-    ):
-        tune_on_fold(part, QRELS, FOLDS[0], "P@3")
+    with pytest.raises(UserError, match=r"none of the queries of q\.txt is judged: there is nothing"):
+        tune_on(RUNS, {"q": {}}, "P@3", "queries of q.txt")
+    part = {"a.run": RUNS["a.run"], "b.run": {q: RUNS["b.run"][q] for q in QUERIES[5:]}}
+    with pytest.raises(UserError, match=r"b.run: has none of the 5 judged queries of q.txt \(q0, q1, q2, …\)"):
+        tune_on(part, {q: QRELS[q] for q in QUERIES[:5]}, "P@3", "queries of q.txt")
     with pytest.raises(UserError, match="the weights of 6 runs at most can be tuned, got 7"):
         tune_on({str(i): RUNS["a.run"] for i in range(7)}, QRELS, "P@3", "queries")
