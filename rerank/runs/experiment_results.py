@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NotRequired, TypedDict
+from typing import Any, TypedDict
 
 from rerank.config import Config, FirstStageSettings, sections
 from rerank.data.trec import first_documents, read_qrels, read_run
 from rerank.data.types import Run
-from rerank.evaluation.evaluate import evaluate
+from rerank.evaluation.evaluate import values_of
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.runs.manifest import read_manifest
 from rerank.runs.settings import differences, read_settings
@@ -20,15 +20,10 @@ from rerank.utils.json_files import read_json_lines
 
 
 class FoldEpoch(TypedDict):
-    """A line of log.jsonl."""
+    """What every line of log.jsonl has; the others are losses, times and counts."""
 
     epoch: int
     valid: float
-    loss: NotRequired[float]
-    ndcg: NotRequired[float]
-    seconds: NotRequired[float]
-    documents: NotRequired[int]
-    tokens: NotRequired[int]
 
 
 SAME = {"first_stage": "sha256", "training_lists": "sha256", "documents": "fingerprint"}
@@ -39,7 +34,7 @@ SAME = {"first_stage": "sha256", "training_lists": "sha256", "documents": "finge
 class FoldResults:
     """The files of one fold, each read when it is first used; what is not written yet is empty.
 
-    Each property raises UserError if its file is damaged.
+    A damaged file is a UserError.
     """
 
     folder: FoldFolder
@@ -64,9 +59,9 @@ class FoldResults:
         return read_run(self.folder.test_run) if self.folder.finished else {}
 
     def validation_mean(self, measure: str) -> float | None:
-        """The mean over the judged validation queries: of the manifest, or computed if that is missing or has none.
+        """The mean over the judged validation queries: that of the manifest, or computed if it has none.
 
-        None if the fold has no validation or no test run. Raises UserError if the manifest was changed.
+        None if the fold has no validation or no test run.
         """
         if not (self.folder.finished and self.folder.valid_run.exists()):
             return None
@@ -74,9 +69,7 @@ class FoldResults:
         if measure in means:
             return means[measure]
         qrels, run = read_qrels(self.folder.experiment.collection.qrels), read_run(self.folder.valid_run)
-        query_ids = self.facts["fold"]["valid"] if self.facts else run
-        judged = {query_id: qrels[query_id] for query_id in query_ids if qrels.get(query_id)}
-        return fmean(evaluate(judged, run, [measure])[measure].values())
+        return fmean(values_of(run, qrels, self.facts["fold"]["valid"] if self.facts else list(run), measure).values())
 
 
 @dataclass(frozen=True)
@@ -92,7 +85,7 @@ class ExperimentResults:
 
     @functools.cached_property
     def settings(self) -> dict[str, dict[str, Any]]:
-        """The sections of config.toml; raises UserError if config.toml is damaged."""
+        """The sections of config.toml."""
         return read_settings(self.folder.settings)
 
     def setting(self, key: str) -> Any:
@@ -118,8 +111,7 @@ class ExperimentResults:
     @property
     def depth(self) -> int:
         """How many candidates of each query were re-ranked."""
-        depth: int = self.setting("first_stage.depth") or FirstStageSettings().depth
-        return depth
+        return int(self.setting("first_stage.depth") or FirstStageSettings().depth)
 
     @property
     def first_stage_file(self) -> Path:
@@ -127,9 +119,9 @@ class ExperimentResults:
         if run := self.setting("first_stage.run"):
             return Path(run)
         collection = CollectionFolder(self.folder.path.parent)
-        for fold in self.folds:
-            if "first_stage" in fold.facts:  # the settings alone do not tell its name
-                return collection.path / Path(fold.facts["first_stage"]["run"]).name
+        recorded = (fold.facts["first_stage"]["run"] for fold in self.folds if "first_stage" in fold.facts)
+        if run := next(recorded, ""):  # the settings alone do not tell its name
+            return collection.path / Path(run).name
         return collection.bm25_run(FirstStageSettings(depth=self.depth))
 
     @functools.cached_property
@@ -161,18 +153,15 @@ def joined_test_runs(folds: Sequence[FoldFolder], config: Config) -> Run:
     joined: Run = {}
     first: dict[str, Any] = {}
     for fold in folds:
-        try:
-            facts = read_manifest(fold.manifest, "outcome")
-            first = first or facts
-            different = differences(facts["config"], sections(config)).items()
-            changed = [f"{key} = {old}, now {new}" for key, (old, new) in different]
-            for name, key in SAME.items():
-                before, now = (of.get(name, {}).get(key) for of in (first, facts))
-                changed += [f"another {name.replace('_', ' ')} than fold {folds[0].name}"] if before != now else []
-            if not changed and facts["outcome"]["test"]["sha256"] != file_hash(fold.test_run):
-                changed = [f"{fold.test_run.name} is not the file that {fold.manifest.name} records"]
-        except UserError as error:
-            changed = [str(error)]
+        facts = read_manifest(fold.manifest, "outcome")
+        first = first or facts
+        different = differences(facts["config"], sections(config)).items()
+        changed = [f"{key} = {old}, now {new}" for key, (old, new) in different]
+        for name, key in SAME.items():
+            if first.get(name, {}).get(key) != facts.get(name, {}).get(key):
+                changed.append(f"another {name.replace('_', ' ')} than fold {folds[0].name}")
+        if facts["outcome"]["test"]["sha256"] != file_hash(fold.test_run):
+            changed.append(f"{fold.test_run.name} is not the file that {fold.manifest.name} records")
         if changed:
             raise UserError(
                 f"{fold.path}: not joined with the other folds: {'; '.join(changed)}; remove the folder to train the "

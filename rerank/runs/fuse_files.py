@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from rerank.data.folds import read_folds
-from rerank.data.trec import examples, read_qrels, read_run, write_run
+from rerank.data.trec import read_qrels, read_run, write_run
 from rerank.data.types import Run
 from rerank.evaluation.compare import map_to_folds
 from rerank.evaluation.fusion import RRF_K, Weights, check_weights, fuse_ranks, fuse_scores, queries_of
@@ -36,31 +36,26 @@ def fuse_files(
         method: "rrf", the sum of 1 / (60 + rank), or "interpolate", a weighted sum of min-max scaled scores.
         weights: those of interpolate, a number for each run; if empty, they are tuned.
         qrels: judgments of validation queries to tune on. None for the qrels.txt near the runs, with the folds.json
-            there: the weights of a fold are tuned on its validation queries and apply to its test queries.
+            there: the weights of a fold are tuned on its validation queries and apply to its test queries; a query that
+            no fold tests has the means of the folds' weights.
         measure: the measure that chooses the weights; None for nDCG@20.
 
     Raises:
         UserError: an argument belongs to the other method or has a wrong value, a file is missing or malformed, there
             is nothing to tune on, or `out` cannot be written.
     """
-    if len(paths) < 2:
-        raise UserError(f"fuse: expected at least two runs to fuse, got {len(paths)}")
-    for number, path in enumerate(paths):
-        if path.absolute() in map(Path.absolute, paths[:number]):
-            raise UserError(f"fuse: {path}: given twice; expected each run once")
-    given = {"--weights": weights, "--qrels": qrels, "--measure": measure}
-    used = [flag for flag, value in given.items() if value]
-    if used and method == "rrf":
-        raise UserError(f"{', '.join(used)}: of no effect on --method rrf; leave it out")
-    if weights and len(used) > 1:
-        raise UserError("--weights: expected weights, or --qrels and --measure to tune them; got both")
+    names = list(dict.fromkeys(map(str, paths)))
+    if len(names) < 2:
+        raise UserError(f"fuse: expected at least two runs to fuse, got {len(names)}")
+    if method == "rrf" and (weights or qrels or measure):
+        raise UserError("--weights, --qrels and --measure are of no effect on --method rrf; leave them out")
     try:
-        check_weights(weights or [1.0] * len(paths), len(paths))
+        check_weights(weights or [1.0] * len(names), len(names))
     except ValueError as error:
         raise UserError(f"--weights: {error}") from error
     measure = measure_name(measure or MEASURE)
     manifest, tag = manifest_of(out), tag_of(out)
-    runs = {str(path): read_run(path) for path in paths}
+    runs = {name: read_run(Path(name)) for name in names}
     facts: dict[str, Any] = {"k": RRF_K}
     if method == "rrf":
         fused = fuse_ranks(list(runs.values()))
@@ -70,7 +65,7 @@ def fuse_files(
         of_queries, facts = _tuned(runs, qrels, measure)
         fused = fuse_scores(list(runs.values()), of_queries)
     write_run(out, fused, tag)
-    sources = [{"run": str(path), "sha256": file_hash(path)} for path in paths]
+    sources = [{"run": name, "sha256": file_hash(Path(name))} for name in names]
     fusion = {"method": method, **facts, "runs": sources}
     write_manifest(manifest, {"fusion": fusion, "run": {"sha256": file_hash(out)}})
     return out
@@ -84,7 +79,7 @@ def _tuned(runs: Mapping[str, Run], qrels: Path | None, measure: str) -> tuple[d
         log.info(f"compare the fused run on other queries than those of {qrels}")
         return dict.fromkeys(queries, weights), {"weights": weights, "measure": measure, "qrels": _facts(qrels)}
     qrels, folds = find_nearby(paths, QRELS), find_nearby(paths, FOLDS)
-    if qrels is None or folds is None:
+    if not (qrels and folds):
         nearby = f"{QRELS} and {FOLDS} next to {paths[0]} or up to {FOLDERS_UP} folders up"
         raise UserError(f"no weights: expected --weights, --qrels FILE of validation queries, or {nearby}")
     known, judged = read_folds(folds), read_qrels(qrels)
@@ -94,11 +89,6 @@ def _tuned(runs: Mapping[str, Run], qrels: Path | None, measure: str) -> tuple[d
         by_fold[fold.name] = tune_on(runs, valid, measure, f"validation queries of fold {fold.name}")
     fold_of = map_to_folds(known, str(folds))
     means = tuple(map(fmean, zip(*by_fold.values(), strict=True)))
-    if untested := [query_id for query_id in queries if query_id not in fold_of]:
-        log.info(
-            f"{len(untested)} of {len(queries)} queries are tested by no fold ({examples(untested)}): they have the "
-            "means of the folds' weights"
-        )
     of_queries = {query_id: by_fold[fold_of[query_id]] if query_id in fold_of else means for query_id in queries}
     return of_queries, {"weights": by_fold, "measure": measure, "qrels": _facts(qrels), "folds": _facts(folds)}
 

@@ -115,7 +115,7 @@ class ExperimentFolder:
         return CollectionFolder(self.path.absolute().parent)
 
     def fold(self, name: str) -> FoldFolder:
-        """The folder of the fold of that name, or of the final model."""
+        """The fold of that name, or the final model."""
         return FoldFolder(self.path / (FINAL if name == FINAL else f"fold{name}"))
 
     @property
@@ -164,11 +164,11 @@ class CollectionFolder:
     ) -> Path:
         """BM25's run: every setting that is not the default is in its name, so that no two runs share one.
 
-        A file of queries is named with `queries`, the hash of its content; `drawn` is the hash of the queries that were
-        drawn.
+        `queries` is the hash of the file of queries, and `drawn` that of the queries that were drawn.
         """
+        default = FirstStageSettings()
         values = {name: getattr(settings, name) for name in ("index", "depth", "k1", "b")}
-        parts = [f"-{name}={value}" for name, value in values.items() if value != getattr(FirstStageSettings(), name)]
+        parts = [f"-{name}={value}" for name, value in values.items() if value != getattr(default, name)]
         if collection.queries:
             stem = Path(collection.queries).name.partition(".")[0]
             parts.append(f"-queries={'-'.join(filter(None, (stem, queries)))}")
@@ -180,11 +180,11 @@ class CollectionFolder:
         return self.path / f"bm25{name}.run"
 
     def teacher_lists(self, identity: str) -> Path:
-        """Lists with teachers' scores, as training lists; a hash names the teachers and what they scored."""
+        """Training lists with the scores of a teacher; a hash names the teacher and what it scored."""
         return self.path / f"teacher-{identity}.jsonl"
 
     def teacher_run(self, identity: str) -> Path:
-        """The scores of a teacher; a hash names the teacher and what it scored."""
+        """The scores of that teacher."""
         return self.path / f"teacher-{identity}.run"
 
     def experiment(self, name: str) -> ExperimentFolder:

@@ -35,10 +35,9 @@ C = TypeVar("C", ExperimentResults, RunFile)
 
 @dataclass(frozen=True)
 class Results(Generic[C]):
-    """Runs, each compared with its first stage, and their judgments.
+    """Runs of a folder, or of files whose first is `where`; charts show `measure`.
 
-    `where` is the folder or the first file, and `measure` what charts show. `first_stage_names` are the first stages'
-    names by those of the runs. `queries` has the queries' texts, if known.
+    `first_stage_names` are the first stages' names by those of the runs. `queries` has the queries' texts, if known.
     """
 
     where: Path
@@ -78,17 +77,12 @@ def open_results(folder: Path, measure: str) -> Results[ExperimentResults]:
             f"{folder}: no experiment here has a finished fold (fold1/test.run); expected runs/<collection> after "
             "`rerank train` or `rerank sweep`"
         )
-    names = _first_stage_names(experiments)
+    first = {(one.first_stage_file, one.depth) for one in experiments}
+    are_short = len({file.stem for file, _ in first}) == len(first)  # and tell the first stages apart
+    names = {
+        e.name: e.first_stage_file.stem if are_short else f"{e.first_stage_file}, first {e.depth}" for e in experiments
+    }
     return Results(collection.path, collection.qrels, measure_name(measure), experiments, names)
-
-
-def read_results(folder: Path, measure: str) -> Results[ExperimentResults]:
-    """As `open_results`; all files are read, so that a damaged one ends a command before anything is written."""
-    results = open_results(folder, measure)
-    for one in results.experiments:
-        _ = one.settings, one.first_stage, results.qrels
-        _ = [(fold.history, fold.facts) for fold in one.folds]
-    return results
 
 
 def compared_with_first(files: RunFiles, qrels: Path | None, measure: str) -> Results[RunFile]:
@@ -108,12 +102,3 @@ def compared_with_first(files: RunFiles, qrels: Path | None, measure: str) -> Re
         if not compared.first_stage:
             raise UserError(f"{compared.name}: has no query of {where}; expected one or more")
     return results
-
-
-def _first_stage_names(experiments: list[ExperimentResults]) -> dict[str, str]:
-    """The shortest names of the experiments' candidates that tell different ones apart, by experiment."""
-    keys = list(dict.fromkeys((e.first_stage_file, e.depth) for e in experiments))
-    forms = [file.stem for file, _ in keys], [f"{file.stem}, first {depth}" for file, depth in keys]
-    unique = [form for form in forms if len(set(form)) == len(keys)]
-    names = unique[0] if unique else [f"{file}, first {depth}" for file, depth in keys]
-    return {e.name: names[keys.index((e.first_stage_file, e.depth))] for e in experiments}

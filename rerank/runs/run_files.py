@@ -4,6 +4,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 
 from rerank.data.folds import SPLIT, read_folds
@@ -27,29 +29,29 @@ class RunFiles:
     """Run files, read: by the name of the run and the number of the fold, "" without one. `runs` joins the folds."""
 
     paths: list[Path]
-    by_fold: dict[str, dict[str, Path]]
-    fold_runs: dict[str, dict[str, Run]]
-    runs: dict[str, Run]
+    folds: dict[str, dict[str, Run]]
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> "RunFiles":
         """Reads files, of which those that differ only in the number of a fold are one run.
 
-        Raises UserError as `group_fold_files`, for a malformed file, and for a query in two folds of a run.
+        Raises UserError if there is no file, one is given twice or malformed, and for a query in two folds of a run.
         """
         paths = list(paths)
-        by_fold = group_fold_files(paths)
-        fold_runs = {name: {fold: read_run(file) for fold, file in files.items()} for name, files in by_fold.items()}
-        runs: dict[str, Run] = {}
-        for name, folds in fold_runs.items():
-            source: dict[str, Path] = {}
-            for number, run in folds.items():
-                file = by_fold[name][number]
-                if twice := next((query_id for query_id in run if query_id in source), None):
-                    raise UserError(f"{file}: query {twice} is also in {source[twice]}; expected it in one fold")
-                source |= dict.fromkeys(run, file)
-            runs[name] = {query_id: scores for run in folds.values() for query_id, scores in run.items()}
-        return cls(paths, by_fold, fold_runs, runs)
+        runs: dict[str, dict[str, Run]] = {}
+        for name, files in _group_folds(paths).items():
+            runs[name] = {number: read_run(file) for number, file in files.items()}
+            for (one, first), (other, second) in combinations(runs[name].items(), 2):
+                if twice := first.keys() & second.keys():
+                    raise UserError(
+                        f"{files[other]}: query {min(twice)} is also in {files[one]}; expected it in one fold"
+                    )
+        return cls(paths, runs)
+
+    @cached_property
+    def runs(self) -> dict[str, Run]:
+        """The runs by name."""
+        return {name: {q: of for run in folds.values() for q, of in run.items()} for name, folds in self.folds.items()}
 
     def fold_of(self) -> dict[str, str]:
         """query_id -> the number of its fold in the name of its file; files without a number are ignored.
@@ -57,12 +59,11 @@ class RunFiles:
         Raises UserError if a query is in different folds of two runs.
         """
         fold_of: dict[str, str] = {}
-        numbered = [(number, name) for name, folds in self.fold_runs.items() for number in folds if number]
+        numbered = [(number, name) for name, folds in self.folds.items() for number in folds if number]
         for number, name in sorted(numbered, key=lambda pair: 0 if pair[0] == SPLIT else int(pair[0])):
-            for query_id in self.fold_runs[name][number]:
-                if (before := fold_of.setdefault(query_id, number)) != number:
-                    file = self.by_fold[name][number]
-                    raise UserError(f"{file}: query {query_id} is in fold {before} of another run, expected {number}")
+            for query_id in self.folds[name][number]:
+                if (other := fold_of.setdefault(query_id, number)) != number:
+                    raise UserError(f"{name}: query {query_id} is in fold {other} of another run, expected {number}")
         return fold_of
 
 
@@ -75,26 +76,20 @@ def are_run_files(paths: Sequence[Path]) -> bool:
     return True
 
 
-def group_fold_files(paths: list[Path]) -> dict[str, dict[str, Path]]:
-    """Returns name of the run -> number of the fold -> file; the number is "" if the file name has none.
-
-    Paths that differ only in the number of a fold are one run. Raises UserError if there is no path, a path is a
-    folder, or a path is given twice.
-    """
+def _group_folds(paths: list[Path]) -> dict[str, dict[str, Path]]:
+    """Name of the run -> number of the fold -> file; the number is "" if the path has none."""
     if not paths:
         raise UserError("eval: expected at least one run file, got none")
+    files: dict[str, dict[str, Path]] = defaultdict(dict)
     for path in paths:
         if path.is_dir():
             raise UserError(f"{path}: is a folder, expected a run file, such as {ExperimentFolder(path).all_run}")
-    files: dict[str, dict[str, Path]] = defaultdict(dict)
-    for path in paths:
         text = path.absolute().as_posix()
         match = FOLD_NUMBER.search(text)
-        number = match[1] if match else ""
-        fold_files = files[FOLD_NUMBER.sub("fold", text)]
-        if number in fold_files:
+        number, of_run = match[1] if match else "", files[FOLD_NUMBER.sub("fold", text)]
+        if number in of_run:
             raise UserError(f"{path}: given twice; expected each run once")
-        fold_files[number] = path
+        of_run[number] = path
     return dict(zip(_short_names(list(files)), files.values(), strict=True))
 
 
@@ -116,10 +111,8 @@ def find_nearby(paths: list[Path], name: str) -> Path | None:
 
     None if there is none; raises UserError if several differ.
     """
-    nearest = set()
-    for path in paths:
-        candidates = (folder / name for folder in path.absolute().parents[: FOLDERS_UP + 1])
-        nearest.update([file for file in candidates if file.is_file()][:1])
+    above = ([folder / name for folder in path.absolute().parents[: FOLDERS_UP + 1]] for path in paths)
+    nearest = {file for files in above for file in list(filter(Path.is_file, files))[:1]}
     if len({file.read_bytes() for file in nearest} if len(nearest) > 1 else nearest) > 1:
         raise UserError(f"{' and '.join(map(str, sorted(nearest)))}: differ; expected one {name} for all runs; name it")
     return min(nearest, default=None)
@@ -127,11 +120,10 @@ def find_nearby(paths: list[Path], name: str) -> Path | None:
 
 def expect_qrels(paths: list[Path], qrels: Path | None) -> Path:
     """The file of judgments that is given, or else the one near the runs; raises UserError if there is none."""
-    found = qrels or find_nearby(paths, QRELS)
-    if found is None:
-        nearby = f"next to {paths[0]} or up to {FOLDERS_UP} folders up"
-        raise UserError(f"no judgments: expected --qrels FILE, or {QRELS} {nearby}; got neither")
-    return found
+    if found := qrels or find_nearby(paths, QRELS):
+        return found
+    nearby = f"next to {paths[0]} or up to {FOLDERS_UP} folders up"
+    raise UserError(f"no judgments: expected --qrels FILE, or {QRELS} {nearby}; got neither")
 
 
 def compare_files(
@@ -150,20 +142,16 @@ def compare_files(
     Files whose names differ only in the number of a fold are the folds of one run. `folds` is a folds.json and `qrels`
     a file of judgments; without them, those next to a run or up to three folders above are used, and without a
     folds.json the fold numbers in the file names. `fold` limits the comparison to the test queries of that fold, as
-    does a folds.json with one fold; "all" is every fold. A judged query that a run does not have counts 0.
-
-    Raises UserError if a file is missing or malformed, there are no judgments, a query is in two folds or in two files
-    of a run, judged queries are in no fold, a run has no query of a fold, a fold does not exist, a measure, the test or
-    the correction is unknown, no run is called `baseline`, or a run has no judged query.
+    does a folds.json with one fold; "all" is every fold. Raises UserError as `compare`, if a file is missing or
+    malformed, and if there are no judgments or no such fold.
     """
     names = measure_names(measures or DEFAULT_MEASURES)
     files = runs if isinstance(runs, RunFiles) else RunFiles.read(runs)
     qrels = expect_qrels(files.paths, qrels)
-    judged = {query_id: judgments for query_id, judgments in read_qrels(qrels).items() if judgments}
+    judged = read_qrels(qrels)
     folds = folds or find_nearby(files.paths, FOLDS)
     fold_of = map_to_folds(read_folds(folds), str(folds)) if folds else files.fold_of()
-    if fold in (None, "all") and folds and len(set(fold_of.values())) == 1:  # only its test queries must count
-        fold = next(iter(fold_of.values()))
-    fold = None if fold == "all" else fold
+    if fold in (None, "all"):  # of a single fold only its test queries must count
+        fold = next(iter(fold_of.values())) if folds and len(set(fold_of.values())) == 1 else None
     queries = select_queries(judged, fold_of, fold, str(folds or "the folds in the names of the files"))
     return Comparison(*measured(files.runs, judged, queries, names, str(qrels)), baseline, test, correction)

@@ -23,16 +23,6 @@ PARTS = ("train", "valid", "test")
 TOLERANCE = 1e-9
 
 
-class Verification(NamedTuple):
-    """A line for each fold and each all.run as text, and whether all of them hold."""
-
-    table: str
-    holds: bool
-
-    def __str__(self) -> str:
-        return self.table
-
-
 class Checked(NamedTuple):
     """The errors, and MEASURE over the test queries."""
 
@@ -40,17 +30,18 @@ class Checked(NamedTuple):
     value: str = ""
 
 
-def verify(folder: Path | str) -> Verification:
+def verify(folder: Path) -> tuple[str, bool]:
     """Checks every fold and final model in runs/<collection>, in an experiment's folder, or in a fold's folder.
 
-    The pre-trainings of runs/<collection> are checked too. An unfinished fold is no failure, unless its queries are in
-    all.run. Raises UserError if there is no fold, or if the collection's qrels.txt or folds.json cannot be read.
+    Returns a line for each fold and each all.run as text, and whether all of them hold. The pre-trainings of
+    runs/<collection> are checked too. An unfinished fold is no failure, unless its queries are in all.run. Raises
+    UserError if there is no fold, or if the collection's qrels.txt or folds.json cannot be read.
     """
-    folder = Path(folder).absolute()
+    folder = folder.absolute()
     collection, experiments = _experiments(folder)
     folds = {fold.name: fold for fold in read_folds(collection.folds)}
     qrels = read_qrels(collection.qrels)
-    checks: dict[str, Checked | None] = {}
+    checks: dict[str, Checked | None] = {}  # None: an unfinished fold
     for experiment in experiments:
         only_fold = folder not in (experiment.path, collection.path)
         has_all_run = experiment.all_run.is_file() and not only_fold
@@ -63,7 +54,14 @@ def verify(folder: Path | str) -> Verification:
     for pretraining in collection.pretrainings if folder == collection.path else ():
         if pretraining.manifest.exists():
             checks[pretraining.path.name] = Checked(changed_files(pretraining.manifest))
-    return _verification(checks)
+    rows = [["", MEASURE, ""]]
+    for name, checked in checks.items():
+        said = ("; ".join(checked.errors) or "holds") if checked else "not finished"
+        rows.append([name, checked.value if checked else "", said])
+    finished = [checked for checked in checks.values() if checked]
+    failed = sum(bool(checked.errors) for checked in finished)
+    line = f"{failed} of {len(finished)} fail." if failed else "Everything that is recorded holds."
+    return f"{aligned(rows)}\n\n{line}\n", not failed
 
 
 def _experiments(folder: Path) -> tuple[CollectionFolder, list[ExperimentFolder]]:
@@ -83,22 +81,8 @@ def _has_results(folder: FoldFolder) -> bool:
     return folder.finished or folder.manifest.exists()
 
 
-def _verification(checks: dict[str, Checked | None]) -> Verification:
-    """The table and the line below it; None is an unfinished fold."""
-    rows = [["", MEASURE, ""]]
-    for name, checked in checks.items():
-        said = ("; ".join(checked.errors) or "holds") if checked else "not finished"
-        rows.append([name, checked.value if checked else "", said])
-    finished = [checked for checked in checks.values() if checked]
-    failed = sum(bool(checked.errors) for checked in finished)
-    line = f"{failed} of {len(finished)} fail." if failed else "Everything that is recorded holds."
-    return Verification(f"{aligned(rows)}\n\n{line}\n", not failed)
-
-
 def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> Checked:
     """Checks a fold, or the final model, with the collection's folds by name and its judgments."""
-    if not folder.path.is_dir():
-        return Checked(["expected a folder, as its queries are in all.run, found none"])
     if folder.name not in (*folds, FINAL):
         return Checked([f"expected a fold of folds.json, {', '.join(folds)}; found {folder.name}"])
     errors: list[str] = []

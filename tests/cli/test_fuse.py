@@ -1,7 +1,6 @@
 """`rerank fuse`: run files into one, by reciprocal rank, with given weights and with tuned ones."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -99,7 +98,6 @@ def test_queries_of_no_fold_have_the_mean_weights(runs, capsys):
     write_run(A, runs["a"] | extra, "a")
     write_run(B, runs["b"] | {"new": {f"d{i:02}": float(-i) for i in range(20)}}, "b")
     main(["fuse", A, B, "--method", "interpolate", "--out", "fused.run"])
-    assert re.search(r"1 of 13 queries are tested by no fold \(new\): they have the means", capsys.readouterr().err)
     by_fold = json.loads(Path("fused.run.json").read_text())["fusion"]["weights"].values()
     a, b = (sum(weights) / len(weights) for weights in zip(*by_fold, strict=True))
     assert ranked(read_run("fused.run")["new"])[0] == ("d19" if a > b else "d00")
@@ -109,16 +107,11 @@ def test_queries_of_no_fold_have_the_mean_weights(runs, capsys):
     ("words", "expected"),
     [
         ([A], "fuse: expected at least two runs to fuse, got 1"),
-        ([A, A], f"fuse: {A}: given twice; expected each run once"),
         ([A, "nowhere.run"], "nowhere.run: cannot be read: No such file"),
-        ([A, B, "--weights", "1", "2"], "--weights: of no effect on --method rrf"),
-        ([A, B, "--qrels", "qrels.txt"], "--qrels: of no effect on --method rrf"),
+        ([A, B, "--weights", "1", "2"], "--weights, --qrels and --measure are of no effect on --method rrf"),
+        ([A, B, "--qrels", "qrels.txt"], "--weights, --qrels and --measure are of no effect on --method rrf"),
         ([A, B, "--method", "interpolate", "--weights", "1"], "--weights: expected a weight for each of the 2 runs"),
         ([A, B, "--method", "interpolate", "--weights", "1", "-1"], "--weights: expected weights of 0 or more"),
-        (
-            [A, B, "--method", "interpolate", "--weights", "1", "1", "--measure", "AP"],
-            "--weights: expected weights, or --qrels and --measure to tune them; got both",
-        ),
         ([A, B, "--method", "interpolate", "--measure", "nDGC"], "measures: unknown 'nDGC' (did you mean nDCG?)"),
         (["x.run", "y.run", "--method", "interpolate"], "no weights: expected --weights, --qrels FILE of validation"),
         ([A, B, "--out", "runs"], "--out runs: is a folder"),

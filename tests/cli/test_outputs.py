@@ -62,7 +62,7 @@ def test_anything_but_a_file_is_refused_by_name_before_any_work(here, capsys, mo
     monkeypatch.setattr("rerank.jobs.rescore.open_accelerator", None)
     monkeypatch.setattr("rerank.jobs.pretraining.pretrain.pretrain", None)
     for module in ("html.page", "charts.plot"):
-        monkeypatch.setattr(f"rerank.reports.{module}.read_results", None)
+        monkeypatch.setattr(f"rerank.reports.{module}.open_results", None)
     line = failed(capsys, *COMMANDS[name], "--out", str(out))
     assert line.startswith(f"rerank: --out {out}: ")
     assert any(words in line for words in kind.split("|"))

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from rerank.runs.results import read_results
+from rerank.runs.results import open_results
 from tests.support.small_results import write_results
 
 
@@ -27,4 +27,4 @@ def folder(written, tmp_path):
 
 @pytest.fixture
 def results(folder):
-    return read_results(folder, "nDCG@5")
+    return open_results(folder, "nDCG@5")

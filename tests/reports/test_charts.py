@@ -14,7 +14,7 @@ from rerank.reports.charts.depth import depths, ideal
 from rerank.reports.charts.drawing import CSS_NAMES, inline_svg
 from rerank.reports.charts.experiment import curves, gains, scores
 from rerank.reports.charts.plot import CHARTS, chart_figure
-from rerank.runs.results import read_results
+from rerank.runs.results import open_results
 from rerank.utils.errors import UserError
 from tests.support.small_collection import failed
 from tests.support.small_results import DEPTH, FIRST_STAGE
@@ -39,7 +39,7 @@ def test_every_chart_is_a_file_and_the_same_bytes_again(folder, tmp_path, capsys
 
 @pytest.mark.parametrize("chart", CHARTS)
 def test_inline_colours_are_the_pages_and_ids_its_own(folder, chart):
-    results = read_results(folder / "good", "AP")
+    results = open_results(folder / "good", "AP")
     figure = chart_figure(chart, results, *([] if chart == "depth" else results.experiments))
     svg = inline_svg(figure, "key", 'a "label" <of> it')
     assert svg.startswith("<svg viewBox=")
@@ -56,7 +56,7 @@ def test_a_querys_text_shows_over_its_bar_and_stays_text(folder, tmp_path):
     main(["plot", "gain", str(folder / "good"), "--out", str(tmp_path / "gain.svg")])
     svg = (tmp_path / "gain.svg").read_text()
     assert len(re.findall(r"<title>q\d+ — \d\.\d{3} → \d\.\d{3} \([+-]\d\.\d{3}\)</title>", svg)) == 15
-    results = read_results(folder / "good", "AP")
+    results = open_results(folder / "good", "AP")
     results.queries.update(dict.fromkeys(results.qrels, 'a "b" <script>& it\'s'))
     inline = inline_svg(chart_figure("gain", results, *results.experiments), "key", "gain")
     assert "<script" not in inline
@@ -69,7 +69,7 @@ def test_a_querys_text_shows_over_its_bar_and_stays_text(folder, tmp_path):
 def test_run_files_have_the_charts_of_the_experiment_that_wrote_them(folder, tmp_path, chart):
     """The folder's first stage has more documents than were re-ranked; here it has those."""
     out, first = str(tmp_path / "chart.svg"), tmp_path / f"{FIRST_STAGE}.run"
-    write_run(first, read_results(folder / "good", "AP").experiments[0].first_stage, "bm25")
+    write_run(first, open_results(folder / "good", "AP").experiments[0].first_stage, "bm25")
     main(["plot", chart, str(folder / "good"), "--out", out])
     expected = (tmp_path / "chart.svg").read_text()
     files = [str(first), str(folder / "good" / "all.run"), "--qrels", str(folder / "qrels.txt")]
@@ -151,7 +151,7 @@ def test_the_kept_epoch_is_the_first_of_the_best(results, folder):
     records = [json.loads(line) for line in log.read_text().splitlines()]
     records[1]["valid"] = records[2]["valid"] = 0.6
     log.write_text("".join(json.dumps(record) + "\n" for record in records))
-    assert [curve.kept["epoch"] for curve in curves(read_results(folder, "AP").experiments[0])] == [1, 2, 1]
+    assert [curve.kept["epoch"] for curve in curves(open_results(folder, "AP").experiments[0])] == [1, 2, 1]
 
 
 def test_no_common_query_is_no_chart(folder):
@@ -159,4 +159,4 @@ def test_no_common_query_is_no_chart(folder):
         (folder / "good" / f"fold{number}" / "test.run").unlink()
     (folder / "poor" / "fold3" / "test.run").unlink()
     with pytest.raises(UserError, match="no query was tested by all experiments"):
-        depths(read_results(folder, "AP"))
+        depths(open_results(folder, "AP"))

@@ -3,13 +3,13 @@
 import shutil
 
 from rerank.data.trec import ranked, read_run
-from rerank.runs.results import read_results
+from rerank.runs.results import open_results
 from tests.support.small_collection import failed
 from tests.support.small_results import DEPTH, FIRST_STAGE
 
 
 def test_experiments_have_their_folds_and_the_candidates_that_they_re_ranked(folder):
-    results = read_results(folder, "nDCG@5")
+    results = open_results(folder, "nDCG@5")
     good, poor = results.experiments
     assert (good.name, poor.name, results.measure) == ("good", "poor", "nDCG@5")
     assert [fold.name for fold in good.folds] == ["1", "2", "3"]
@@ -22,7 +22,7 @@ def test_experiments_have_their_folds_and_the_candidates_that_they_re_ranked(fol
 
 def test_unfinished_folds_have_a_log_and_no_queries(folder):
     (folder / "poor" / "fold2" / "test.run").unlink()
-    poor = read_results(folder, "AP").experiments[1]
+    poor = open_results(folder, "AP").experiments[1]
     assert (
         poor.run.keys()
         == poor.candidates().keys()
@@ -49,20 +49,20 @@ def test_what_is_no_folder_of_runs_is_one_line(folder, tmp_path, monkeypatch, ca
 def test_a_damaged_log_is_named_with_its_line(folder, capsys):
     with (folder / "good" / "fold1" / "log.jsonl").open("a") as log:
         log.write('{"epoch": 4, "lo\n')
-    line = failed(capsys, "report", str(folder))
+    line = failed(capsys, "plot", "learning", str(folder / "good"), "--out", "learning.pdf")
     assert "fold1/log.jsonl:4: not JSON (" in line
     assert "expected the record of an epoch" in line
 
 
 def test_first_stages_have_the_shortest_names_that_tell_them_apart(folder):
-    results = read_results(folder, "AP")
+    results = open_results(folder, "AP")
     good, poor = results.experiments
     assert results.first_stage_names[good.name] == results.first_stage_names[poor.name] == FIRST_STAGE
     settings = folder / "poor" / "config.toml"
     settings.write_text(settings.read_text().replace('run = ""', f'run = "{folder / FIRST_STAGE}.run"'))
-    assert read_results(folder, "AP").first_stage_names["poor"] == FIRST_STAGE
+    assert open_results(folder, "AP").first_stage_names["poor"] == FIRST_STAGE
     settings.write_text(settings.read_text().replace(f"depth = {DEPTH}", "depth = 3"))
-    results = read_results(folder, "AP")
+    results = open_results(folder, "AP")
     names = [results.first_stage_names[experiment.name] for experiment in results.experiments]
-    assert names == [f"{FIRST_STAGE}, first {DEPTH}", f"{FIRST_STAGE}, first 3"]
+    assert names == [f"{folder / FIRST_STAGE}.run, first {depth}" for depth in (DEPTH, 3)]
     assert {len(scores) for scores in results.experiments[1].candidates().values()} == {3}

@@ -105,7 +105,7 @@ def instead(old, new):
         ("bm25.run", instead(b" 1 ", b" 9 "), FOLDS, "bm25.run: expected SHA-256"),
         ("bm25.run", None, FOLDS, "bm25.run: expected a file, found none"),
         ("qrels.txt", instead(b"q0 0 d0-0 1", b"q0 0 d0-0 0"), FOLDS, "queries: expected SHA-256"),
-        ("hinge/fold2", None, ["hinge/fold2", "hinge/all.run"], "expected a folder, as its queries are in all.run"),
+        ("hinge/fold2", None, ["hinge/fold2", "hinge/all.run"], "manifest.json: cannot be read"),
     ],
 )
 def test_what_was_changed_is_named(here, capsys, file, damage, rows, told):

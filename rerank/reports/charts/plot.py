@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from rerank.reports.charts.depth import depths, draw_depths
 from rerank.reports.charts.drawing import draw_figure, format_of, save
 from rerank.reports.charts.experiment import curves, draw_curves, draw_gains, draw_scores, gains, scores
-from rerank.runs.results import Compared, Results, compared_with_first, read_results
+from rerank.runs.results import Compared, Results, compared_with_first, open_results
 from rerank.runs.run_files import RunFiles, are_run_files
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.files import check_output
@@ -63,7 +63,7 @@ def plot(name: str, paths: Sequence[Path], out: Path, measure: str = "nDCG@20", 
             raise UserError(f"plot {name}: needs the folder of an experiment; run files have {others}")
         results = compared_with_first(RunFiles.read(paths), qrels, measure)
     else:
-        results = read_results(paths[0], measure)
+        results = open_results(paths[0], measure)
     shown = [] if name == DEPTH else results.experiments
     if len(shown) > 1:
         names = ", ".join(experiment.name for experiment in shown)

@@ -21,7 +21,7 @@ from rerank.reports.html.queries import (
 )
 from rerank.reports.html.tables import cost_table, settings_tables, upper_bound_table
 from rerank.runs.experiment_results import ExperimentResults
-from rerank.runs.results import Compared, Results, compared_with_first, read_results
+from rerank.runs.results import Compared, Results, compared_with_first, open_results
 from rerank.runs.run_files import RunFiles, are_run_files, compare_files
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, check_output
@@ -53,7 +53,7 @@ def write_report(
     if of_files:
         page = page_of_files(RunFiles.read(paths), measure, qrels, collection)
     else:
-        page = page_of_experiments(read_results(paths[0], measure))
+        page = page_of_experiments(open_results(paths[0], measure))
     with atomic_write(out) as tmp:
         tmp.write_text(page, encoding="utf-8")
     return out
