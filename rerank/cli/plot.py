@@ -21,7 +21,7 @@ def plot(
     Parameters
     ----------
     chart
-        depth (of a collection); learning, gain or scores (of one experiment).
+        depth (of a collection); learning or gain (of one experiment).
     paths
         runs/<collection>, or the folder of one experiment in it; or run files, of which the first is compared with.
     out

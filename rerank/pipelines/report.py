@@ -38,7 +38,7 @@ def _figure(title: str, caption: str, draw: Any, record: Mapping[str, Any]) -> F
     measured = [row for row in record["stages"] if row["mean"] is not None]
     if not measured:
         return Figure(title, caption, Missing("there are too few judgments to measure anything"))
-    figure = draw_figure(draw, {"rows": measured, "measure": record["measure"]}, 0.8 + 0.4 * len(measured))
+    figure = draw_figure(draw, {"rows": measured, "measure": record["measure"]}, height=0.8 + 0.4 * len(measured))
     return Figure(title, caption, inline_svg(figure, title.split()[0].lower(), title))
 
 

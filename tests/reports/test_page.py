@@ -13,7 +13,7 @@ from rerank.runs.run_files import compare_files
 from tests.support.parsed_html import Page
 from tests.support.small_results import FIRST_STAGE
 
-CHARTS_OF_ALL, CHARTS_OF_ONE = 1, 3
+CHARTS_OF_ALL, CHARTS_OF_ONE = 1, 2
 
 
 def report(folder, *words):
@@ -70,7 +70,7 @@ def test_the_page_of_run_files_has_what_runs_and_judgments_tell(folder, tmp_path
     runs = [str(folder / name) for name in (f"{FIRST_STAGE}.run", "good/all.run", "poor/all.run")]
     main(["report", *runs, "--measure", "nDCG@5"])
     page = Page(tmp_path / "report.html")
-    assert page.count("svg") == CHARTS_OF_ALL + 2 * 2
+    assert page.count("svg") == CHARTS_OF_ALL + 2
     assert "ids are shown: no --collection is named" in page.text
     assert "Time, speed" not in page.text
     assert all(
@@ -125,7 +125,7 @@ def test_what_is_missing_is_said_in_a_line_where_it_would_stand(folder):
         "good: no fold has a log.jsonl",
     ):
         assert f"Not available: {reason}" in page.text
-    assert page.count("svg") == 3  # the scores of both, and the curves of poor
+    assert page.count("svg") == 1  # the curves of poor
 
 
 def test_an_experiment_with_unfinished_folds_is_named_and_not_in_the_table(folder):
@@ -148,5 +148,5 @@ def test_feature_vectors_have_neither_texts_nor_a_first_stage(folder):
     assert "poor: feature vectors have no first stage" in page.text
     assert "ids are shown: feature vectors have none" in page.text
     assert "Hidden units: 1024." in page.text
-    assert page.count("svg") == 2  # curves and scores
+    assert page.count("svg") == 1  # its curves
     assert re.search(r"poor, fold 131\s*1\.5\s*–8", page.text)  # epochs, kept, minutes, no tokens/s, documents/s

@@ -59,12 +59,8 @@ def ideal(first: Run, qrels: Qrels) -> Run:
 
 
 class Depths(NamedTuple):
-    """The mean measure at each depth, for each experiment, and its upper bound for each first stage.
+    """The mean measure at each depth, for each experiment, and its upper bound for each first stage."""
 
-    `queries` is the number of queries.
-    """
-
-    measure: str
     queries: int
     depths: list[int]
     reached: dict[str, list[float]]
@@ -92,17 +88,17 @@ def depths(results: Results) -> Depths:
         if name not in upper_bounds:
             upper_bounds[name] = means(first, ideal(first, qrels))
         reached[experiment.name] = means(first, experiment.run)
-    return Depths(results.measure, len(queries), steps, reached, upper_bounds)
+    return Depths(len(queries), steps, reached, upper_bounds)
 
 
-def draw_depths(figure: Any, data: Depths) -> None:
+def draw_depths(figure: Any, results: Results) -> None:
     """A line per experiment, from the first stage at depth 0, and the upper bounds as dashed lines."""
-    axes = figure.subplots()
+    data, axes = depths(results), figure.subplots()
     for name, values in data.upper_bounds.items():
         axes.plot(data.depths, values, "--", color=INK, label=f"ideal re-ranking of {name}", linewidth=1)
         axes.axhline(values[0], color=QUIET, linewidth=1, linestyle=":", label=name)
     for number, (name, values) in enumerate(data.reached.items()):
         axes.plot(data.depths, values, color=colour(number), marker=".", label=name)
     axes.set_xlabel("documents re-ranked per query")
-    axes.set_ylabel(f"{data.measure}, mean of {data.queries} queries")
+    axes.set_ylabel(f"{results.measure}, mean of {data.queries} queries")
     legend_above(axes, columns=2)

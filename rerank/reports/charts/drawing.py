@@ -67,11 +67,11 @@ def legend_above(axes: Any, columns: int = 3) -> None:
     axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=columns, borderaxespad=0.2)
 
 
-def draw_figure(draw: Callable[..., None], data: Any, height: float = 3.0) -> Figure:
-    """The figure that `draw` makes of `data`, `height` inches high."""
+def draw_figure(draw: Callable[..., None], *data: Any, height: float = 3.0) -> Figure:
+    """The figure that `draw` makes of the data, `height` inches high."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH, height))
-        draw(figure, data)
+        draw(figure, *data)
     return figure
 
 

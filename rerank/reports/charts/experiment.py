@@ -1,16 +1,12 @@
-"""Charts of one run: its learning curves, the change of the measure of each query, and the scores of documents."""
+"""Charts of one run: its learning curves, and the change of the measure of each query."""
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from rerank.evaluation.evaluate import evaluate
-from rerank.reports.charts.drawing import INK, QUIET, SERIES, colour, hover, legend_above
+from rerank.reports.charts.drawing import INK, QUIET, SERIES, colour, hover
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import Compared, Results
 from rerank.utils.errors import UserError
-
-BINS = 40
 
 
 class Curve(NamedTuple):
@@ -30,8 +26,9 @@ def curves(experiment: ExperimentResults) -> list[Curve]:
     return [Curve(name, history, max(history, key=lambda record: record["valid"])) for name, history in logs]
 
 
-def draw_curves(figure: Any, data: list[Curve]) -> None:
+def draw_curves(figure: Any, _: Results, experiment: ExperimentResults) -> None:
     """Three panels over the epochs; a dot marks the kept epoch."""
+    data = curves(experiment)
     loss, metric, valid = figure.subplots(3, 1, sharex=True)
     for number, curve in enumerate(data):
         epochs = [record["epoch"] for record in curve.records]
@@ -64,71 +61,25 @@ class Gain(NamedTuple):
         return self.after - self.before
 
 
-class Gains(NamedTuple):
-    """The queries, most helped first, and the label of the measure."""
-
-    measure: str
-    queries: list[Gain]
-
-
-def gains(results: Results, experiment: Compared) -> Gains:
-    """The gain of every judged query of the run; raises UserError if the first stage's run is missing."""
+def gains(results: Results, experiment: Compared) -> list[Gain]:
+    """The gain of every judged query, most helped first; raises UserError if the first stage's run is missing."""
     qrels, runs = results.judged(experiment.run), (experiment.candidates(), experiment.run)
     before, after = (evaluate(qrels, run, [results.measure])[results.measure] for run in runs)
-    queries = [
-        Gain(query_id, results.queries.get(query_id, ""), before[query_id], after[query_id]) for query_id in before
-    ]
-    return Gains(results.measure, sorted(queries, key=lambda query: (-query.gain, query.query_id)))
+    queries = [Gain(q, results.queries.get(q, ""), before[q], after[q]) for q in before]
+    return sorted(queries, key=lambda query: (-query.gain, query.query_id))
 
 
-def draw_gains(figure: Any, data: Gains) -> None:
+def draw_gains(figure: Any, results: Results, experiment: Compared) -> None:
     """A bar per query."""
-    axes = figure.subplots()
-    for x, query in enumerate(data.queries):
-        (bar,) = axes.bar([x], [query.gain], width=1.0 if len(data.queries) > 60 else 0.8, color=SERIES[query.gain < 0])
+    axes, queries = figure.subplots(), gains(results, experiment)
+    for x, query in enumerate(queries):
+        (bar,) = axes.bar([x], [query.gain], width=1.0 if len(queries) > 60 else 0.8, color=SERIES[query.gain < 0])
         bar.set_in_layout(False)  # laying out hundreds of bars is slow, and none exceeds the axes
         text = f"{query.query_id}: {query.text}" if query.text else query.query_id
         hover(bar, f"{text} — {query.before:.3f} → {query.after:.3f} ({query.gain:+.3f})")
     axes.axhline(0, color=INK, linewidth=0.6)
     axes.set_xticks([])
     axes.grid(visible=False, axis="x")
-    helped, hurt = (sum(sign * query.gain > 0 for query in data.queries) for sign in (1, -1))
-    axes.set_xlabel(
-        f"{len(data.queries)} queries: {helped} helped, {hurt} hurt, {len(data.queries) - helped - hurt} as before"
-    )
-    axes.set_ylabel(f"change of {data.measure}")
-
-
-class Scores(NamedTuple):
-    """(documents,) scores of the relevant documents and of the others, judged or not, over all tested queries."""
-
-    relevant: np.ndarray
-    others: np.ndarray
-
-
-def scores(results: Results, experiment: Compared) -> Scores:
-    """The scores of the judged queries; raises UserError if one side has none."""
-    relevant: list[float] = []
-    others: list[float] = []
-    for query_id, judged in results.judged(experiment.run).items():
-        for doc_id, score in experiment.run[query_id].items():
-            (relevant if judged.get(doc_id, 0) > 0 else others).append(score)
-    if not relevant or not others:
-        raise UserError(
-            f"{experiment.name}: scored {len(relevant)} relevant documents and {len(others)} others: no chart"
-        )
-    return Scores(np.array(relevant), np.array(others))
-
-
-def draw_scores(figure: Any, data: Scores) -> None:
-    """Two histograms over the same bins, each in per cent of its documents."""
-    axes = figure.subplots()
-    edges = np.histogram_bin_edges(np.concatenate(data), BINS)
-    for values, name, shade in ((data.others, "others", SERIES[1]), (data.relevant, "relevant", SERIES[0])):
-        share = 100 / len(values) * np.ones(len(values))
-        label = f"{name} ({len(values):,})"
-        axes.hist(values, edges, weights=share, color=shade, alpha=0.55, histtype="stepfilled", label=label)
-        axes.axvline(float(np.median(values)), color=shade, linewidth=1.2)
-    axes.set_xlabel("score; a line is the median")
-    axes.set_ylabel("% of these documents")
-    legend_above(axes)
+    helped, hurt = (sum(sign * query.gain > 0 for query in queries) for sign in (1, -1))
+    axes.set_xlabel(f"{len(queries)} queries: {helped} helped, {hurt} hurt, {len(queries) - helped - hurt} as before")
+    axes.set_ylabel(f"change of {results.measure}")

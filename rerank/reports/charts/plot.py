@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rerank.reports.charts.depth import depths, draw_depths
+from rerank.reports.charts.depth import draw_depths
 from rerank.reports.charts.drawing import draw_figure, format_of, save
-from rerank.reports.charts.experiment import curves, draw_curves, draw_gains, draw_scores, gains, scores
+from rerank.reports.charts.experiment import draw_curves, draw_gains
 from rerank.runs.results import Compared, Results, compared_with_first, open_results
 from rerank.runs.run_files import RunFiles, are_run_files
 from rerank.utils.errors import UserError, nearest
@@ -14,33 +14,19 @@ from rerank.utils.files import check_output
 
 
 class Chart(NamedTuple):
-    """A title and a caption; `data` takes the results, and an experiment if the chart shows one.
-
-    `draw` takes a figure and the data.
-    """
+    """A title, a caption, and what draws results in a figure; with an experiment, if the chart shows one."""
 
     title: str
     caption: str
-    data: Callable[..., Any]
-    draw: Callable[[Any, Any], None]
+    draw: Callable[..., None]
     height: float = 3.0
 
 
 DEPTH, LEARNING = "depth", "learning"
 CHARTS = {
-    DEPTH: Chart(
-        "Measure against depth", "Only the first documents of the first stage are re-ranked.", depths, draw_depths
-    ),
-    LEARNING: Chart(
-        "Learning curves", "Every fold, epoch by epoch.", lambda _, experiment: curves(experiment), draw_curves, 5.5
-    ),
-    "gain": Chart("Gain of every query", "A bar is a query; its text is shown as a tooltip.", gains, draw_gains),
-    "scores": Chart(
-        "Scores",
-        "The model's scores of relevant documents and of others, over the queries of all folds.",
-        scores,
-        draw_scores,
-    ),
+    DEPTH: Chart("Measure against depth", "Only the first documents of the first stage are re-ranked.", draw_depths),
+    LEARNING: Chart("Learning curves", "Every fold, epoch by epoch.", draw_curves, 5.5),
+    "gain": Chart("Gain of every query", "A bar is a query; its text is shown as a tooltip.", draw_gains),
 }
 """All but the first show one experiment; all but the learning curves need nothing but runs and judgments."""
 
@@ -49,8 +35,7 @@ def plot(name: str, paths: Sequence[Path], out: Path, measure: str = "nDCG@20", 
     """Writes a chart as PDF, SVG or PNG; returns the file.
 
     `paths` are runs/<collection>, or an experiment in it; or run files, of which the first is compared with, and
-    `qrels` their judgments.
-    Raises UserError for an unknown chart or suffix, a file that cannot be written, or no data for the chart.
+    `qrels` their judgments. Raises UserError for an unknown chart or suffix, a file that cannot be written, or no data.
     """
     if name not in CHARTS:
         raise UserError(f"plot {name}: no such chart; {nearest(name, CHARTS)}")
@@ -74,5 +59,4 @@ def plot(name: str, paths: Sequence[Path], out: Path, measure: str = "nDCG@20", 
 
 def chart_figure(name: str, results: Results, *experiment: Compared) -> Any:
     """The figure of a chart; raises UserError if there is nothing to draw."""
-    chart = CHARTS[name]
-    return draw_figure(chart.draw, chart.data(results, *experiment), chart.height)
+    return draw_figure(CHARTS[name].draw, results, *experiment, height=CHARTS[name].height)

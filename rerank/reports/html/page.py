@@ -1,14 +1,14 @@
 """`rerank report`: writes one HTML file about experiments or run files, by report.html and report.css."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rerank.config.languages import ENGLISH
-from rerank.data.collections import open_collection
+from rerank.data.collections import Collection, open_collection
 from rerank.evaluation.tables.table import Table
 from rerank.reports.charts.drawing import inline_svg
-from rerank.reports.charts.experiment import Gain, Gains, gains
+from rerank.reports.charts.experiment import Gain, gains
 from rerank.reports.charts.plot import CHARTS, DEPTH, chart_figure
 from rerank.reports.html.parts import Figure, or_missing, render_page
 from rerank.reports.html.queries import (
@@ -19,7 +19,7 @@ from rerank.reports.html.queries import (
     read_documents,
     shown_documents,
 )
-from rerank.reports.html.tables import cost_table, settings_tables, upper_bound_table
+from rerank.reports.html.tables import cost_table, settings_table, upper_bound_table
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import Compared, Results, compared_with_first, open_results
 from rerank.runs.run_files import RunFiles, are_run_files, compare_files
@@ -34,7 +34,7 @@ class ExperimentSection(NamedTuple):
     name: str
     description: str
     figures: list[Figure]
-    changed: list[tuple[str, list[QueryDetails]]] | None
+    changed: dict[str, list[QueryDetails]] | None
     gains: list[Gain]
 
 
@@ -62,50 +62,38 @@ def write_report(
 def page_of_experiments(results: Results[ExperimentResults]) -> str:
     """The page of a collection's experiments."""
     experiments, first = results.experiments, results.experiments[0]
-    language, missing = first.setting("collection.language") or ENGLISH, ""
+    collection, missing = None, ""
     try:
         if first.has_features:
             raise UserError("feature vectors have none")
-        table = first.settings.get("collection", {})
-        collection = open_collection(table.get("source", ""), table.get("queries", ""))
-        results.queries.update(collection.queries)
+        collection = open_collection(
+            first.setting("collection.source") or "", first.setting("collection.queries") or ""
+        )
     except UserError as error:
-        collection, missing = None, str(error)
-    changed, texts = _changed(results), Texts({}, language, missing)
-    if collection:
-        texts = read_documents(collection, _shown(results, changed), language, first)
-    if texts.reason:
-        log.info(f"no texts: {texts.reason}")
+        missing = str(error)
     finished = [experiment for experiment in experiments if experiment.folder.all_run.is_file()]
-    differing, settings = settings_tables(experiments)
     return _render(
         results,
-        texts,
-        changed,
-        charts=("learning", "gain", "scores"),
+        collection,
+        Texts({}, first.setting("collection.language") or ENGLISH, missing),
+        charts=("learning", "gain"),
         descriptions=[_description(results, experiment) for experiment in experiments],
         name=first.folder.collection.path.resolve().name,
         summary=_table(finished) if finished else None,
         unfinished=[experiment.name for experiment in experiments if experiment not in finished],
         cost=cost_table(experiments),
-        differing_settings=differing,
-        settings=settings,
+        settings=settings_table(experiments),
     )
 
 
 def page_of_files(files: RunFiles, measure: str, qrels: Path | None, source: str) -> str:
     """The page of run files: without settings, times and what is known of trained models alone."""
     results = compared_with_first(files, qrels, measure)
-    collection = open_collection(source) if source else None
-    results.queries.update(collection.queries if collection else {})
-    changed, texts = _changed(results), Texts({}, ENGLISH, "no --collection is named")
-    if collection:
-        texts = read_documents(collection, _shown(results, changed), ENGLISH)
     return _render(
         results,
-        texts,
-        changed,
-        charts=("gain", "scores"),
+        open_collection(source) if source else None,
+        Texts({}, ENGLISH, "" if source else "no --collection is named"),
+        charts=("gain",),
         descriptions=[f"Compared with {next(iter(files.runs))}."] * len(results.experiments),
         name=", ".join(files.runs),
         summary=compare_files(files, results.qrels_file).table(),
@@ -116,21 +104,45 @@ def page_of_files(files: RunFiles, measure: str, qrels: Path | None, source: str
 
 def _render(
     results: Results,
+    collection: Collection | None,
     texts: Texts,
-    changed: Mapping[str, Gains],
     charts: Sequence[str],
     descriptions: Sequence[str],
     **parts: Any,
 ) -> str:
-    """The page of these parts, with the section on what re-ranking could do, and one for each experiment."""
+    """The page of these parts, with the section on what re-ranking could do, and one for each experiment.
+
+    `texts` has no documents yet: they are those of the collection, if there is one.
+    """
+    results.queries.update(collection.queries if collection else {})
+    compared = [experiment for experiment in results.experiments if experiment.first_stage]
+    changed = {experiment.name: gains(results, experiment) for experiment in compared}
+    if collection:
+        shown = (
+            doc_id
+            for experiment in compared
+            for side in most_changed(changed[experiment.name]).values()
+            for gain in side
+            for doc_id in shown_documents(experiment, gain.query_id)
+        )
+        texts = read_documents(collection, sorted(set(shown)), texts.language, results.experiments[0])
+    if texts.reason:
+        log.info(f"no texts: {texts.reason}")
     groups: dict[str, list[Compared]] = {}
-    for experiment in results.experiments:
-        if experiment.first_stage:
-            groups.setdefault(results.first_stage_names[experiment.name], []).append(experiment)
-    sections = [
-        _section(results, experiment, charts, description, changed.get(experiment.name), texts)
-        for experiment, description in zip(results.experiments, descriptions, strict=True)
-    ]
+    for experiment in compared:
+        groups.setdefault(results.first_stage_names[experiment.name], []).append(experiment)
+    sections = []
+    for experiment, description in zip(results.experiments, descriptions, strict=True):
+        of_run, figures = changed.get(experiment.name), [_figure(name, results, experiment) for name in charts]
+        details = (
+            None
+            if of_run is None
+            else {
+                title: [query_details(results, experiment, gain, texts) for gain in side]
+                for title, side in most_changed(of_run).items()
+            }
+        )
+        sections.append(ExperimentSection(experiment.name, description, figures, details, of_run or []))
     return render_page(
         "report.html",
         measure=results.measure,
@@ -143,23 +155,6 @@ def _render(
     )
 
 
-def _changed(results: Results) -> dict[str, Gains]:
-    """The gains of each run that has a first stage, by name."""
-    return {e.name: gains(results, e) for e in results.experiments if e.first_stage}
-
-
-def _shown(results: Results, changed: Mapping[str, Gains]) -> list[str]:
-    """The documents of the queries that changed most."""
-    return [
-        doc_id
-        for experiment in results.experiments
-        if experiment.name in changed
-        for side in most_changed(changed[experiment.name])
-        for gain in side
-        for doc_id in shown_documents(experiment, gain.query_id)
-    ]
-
-
 def _table(experiments: Sequence[ExperimentResults]) -> Table:
     """The table of `rerank eval`: the experiments below their first stages."""
     collection = experiments[0].folder.collection
@@ -169,30 +164,12 @@ def _table(experiments: Sequence[ExperimentResults]) -> Table:
     return compare_files([*dict.fromkeys(first), *runs], collection.qrels, folds).table()
 
 
-def _section(
-    results: Results,
-    experiment: Compared,
-    charts: Sequence[str],
-    description: str,
-    changed: Gains | None,
-    texts: Texts,
-) -> ExperimentSection:
-    sides = None
-    if changed:
-        sides = [
-            (title, [query_details(results, experiment, gain, texts) for gain in side])
-            for title, side in zip(("Most helped", "Most hurt"), most_changed(changed), strict=True)
-        ]
-    figures = [_figure(name, results, experiment) for name in charts]
-    return ExperimentSection(experiment.name, description, figures, sides, changed.queries if changed else [])
-
-
 def _description(results: Results, experiment: ExperimentResults) -> str:
-    settings = experiment.settings
     finished = ", ".join(fold.name for fold in experiment.folds if fold.run)
-    loss = ", ".join(str(value) for value in settings.get("loss", {}).values())
-    encoder = Path(settings.get("encoder", {}).get("name", "")).name
-    model = f"Hidden units: {settings['network']['hidden']}" if experiment.has_features else f"Encoder: {encoder}"
+    loss = ", ".join(str(value) for value in experiment.settings.get("loss", {}).values())
+    encoder = Path(experiment.setting("encoder.name") or "").name
+    hidden = experiment.setting("network.hidden")
+    model = f"Hidden units: {hidden}" if experiment.has_features else f"Encoder: {encoder}"
     queries = len(results.judged(experiment.run))
     return f"Loss: {loss}. {model}. Finished folds: {finished}, with {queries} judged queries."
 

@@ -1,11 +1,11 @@
 """The most helped and most hurt queries, with their documents before and after, and the texts of these."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from rerank.data.collections import Collection
 from rerank.data.trec import ranked
-from rerank.reports.charts.experiment import Gain, Gains
+from rerank.reports.charts.experiment import Gain
 from rerank.retrieval.indexed_texts import with_indexed_texts
 from rerank.retrieval.lucene_index import choose_index
 from rerank.retrieval.words import find_words, snippet
@@ -25,19 +25,16 @@ class Texts(NamedTuple):
     reason: str = ""
 
 
-def read_documents(
-    collection: Collection, doc_ids: Iterable[str], language: str, experiment: ExperimentResults | None = None
-) -> Texts:
+def read_documents(collection: Collection, doc_ids: Sequence[str], language: str, experiment: Compared) -> Texts:
     """The texts of these documents, from the collection or else from the index that was searched for the experiment."""
-    wanted = sorted(set(doc_ids))
     try:
-        if experiment and not collection.has_documents:
+        if isinstance(experiment, ExperimentResults) and not collection.has_documents:
             index = experiment.settings["first_stage"]["index"]
             folder = experiment.folder.collection.index
             collection = with_indexed_texts(collection, choose_index(index, collection, folder))
-        return Texts({document.doc_id: document.text for document in collection.get(wanted)}, language)
+        return Texts({document.doc_id: document.text for document in collection.get(doc_ids)}, language)
     except UserError as error:
-        return Texts({}, language, f"{error}")
+        return Texts({}, language, str(error))
 
 
 class ShownDocument(NamedTuple):
@@ -65,11 +62,11 @@ class QueryDetails(NamedTuple):
     documents: list[ShownDocument]
 
 
-def most_changed(gains: Gains) -> tuple[list[Gain], list[Gain]]:
-    """The queries with the largest gains, and those with the largest losses, at most QUERIES of each."""
-    helped = [query for query in gains.queries if query.gain > 0]
-    hurt = [query for query in reversed(gains.queries) if query.gain < 0]
-    return helped[:QUERIES], hurt[:QUERIES]
+def most_changed(gains: Sequence[Gain]) -> dict[str, list[Gain]]:
+    """Those with the largest gains, and those with the largest losses, at most QUERIES of each; by title."""
+    helped = [query for query in gains if query.gain > 0]
+    hurt = [query for query in reversed(gains) if query.gain < 0]
+    return {"Most helped": helped[:QUERIES], "Most hurt": hurt[:QUERIES]}
 
 
 def shown_documents(experiment: Compared, query_id: str) -> list[str]:
@@ -84,14 +81,8 @@ def query_details(results: Results, experiment: Compared, gain: Gain, texts: Tex
     runs = experiment.candidates(), experiment.run
     before, after = ({d: rank for rank, d in enumerate(ranked(run.get(query_id, {})), 1)} for run in runs)
     terms = {word.term for word in find_words(gain.text, texts.language)}
-    documents = [
-        ShownDocument(
-            d,
-            before.get(d),
-            after.get(d),
-            grades.get(d),
-            snippet(texts.documents[d], terms, texts.language).parts() if d in texts.documents else [],
-        )
-        for d in shown_documents(experiment, query_id)
-    ]
+    documents = []
+    for d in shown_documents(experiment, query_id):
+        excerpt = snippet(texts.documents[d], terms, texts.language).parts() if d in texts.documents else []
+        documents.append(ShownDocument(d, before.get(d), after.get(d), grades.get(d), excerpt))
     return QueryDetails(gain, documents)

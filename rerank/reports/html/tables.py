@@ -83,14 +83,12 @@ def _rate(history: list[dict[str, Any]], what: str) -> str:
     return f"{sum(record[what] for record in timed) / seconds:,.0f}" if seconds else "–"
 
 
-def settings_tables(experiments: Sequence[ExperimentResults]) -> tuple[Rows | None, Rows]:
-    """The settings that differ between the experiments, if any, and all settings; an experiment per column."""
+def settings_table(experiments: Sequence[ExperimentResults]) -> Rows:
+    """The settings, an experiment per column; those that differ come first."""
     flat = [
         {f"{section}.{key}": value for section, values in e.settings.items() for key, value in values.items()}
         for e in experiments
     ]
     keys = dict.fromkeys(key for settings in flat for key in settings)
     rows = [[key, *(str(settings.get(key, "")) for settings in flat)] for key in keys]
-    differing = [row for row in rows if len(set(row[1:])) > 1 and row[0] != "output.name"]
-    head = ["setting", *(experiment.name for experiment in experiments)]
-    return (Rows(head, differing) if differing else None), Rows(head, rows)
+    return Rows(["setting", *(e.name for e in experiments)], sorted(rows, key=lambda row: len(set(row[1:])) == 1))
