@@ -1,7 +1,7 @@
 """PassageBuilder: the passages of (query, document) pairs as an encoder reads them: [CLS] query [SEP] passage [SEP]."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,20 +9,8 @@ import torch
 from rerank.batches.batch import Packed, Pairs
 from rerank.batches.templates import PairTemplate, Tokens
 from rerank.data.splitting import count_passages, passage_bounds
-from rerank.data.tokens import TokenStore, tokenise
+from rerank.data.tokens import TokenStore, tokenise_each
 from rerank.utils.errors import UserError
-
-QUERIES_AT_ONCE = 4096
-"""Queries that are tokenised together: the tokenizer's own records of them take several KB each."""
-
-
-class _Plan(NamedTuple):
-    """Of each pair the document's row, the tokens of query and document, and the passages: (pairs,) int64 each."""
-
-    rows: np.ndarray
-    queries: np.ndarray
-    lengths: np.ndarray
-    passages: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -49,12 +37,8 @@ class PassageBuilder:
 
         Raises UserError if the template leaves no token for query and document.
         """
-        tokens: dict[str, list[int]] = {}
-        query_ids = list(queries)
-        for first in range(0, len(query_ids), QUERIES_AT_ONCE):
-            some = query_ids[first : first + QUERIES_AT_ONCE]
-            texts = [template.query_lead + queries[query_id] for query_id in some]
-            tokens.update(zip(some, tokenise(texts, tokenizer), strict=True))
+        texts = (template.query_lead + text for text in queries.values())
+        tokens = dict(zip(queries, tokenise_each(texts, tokenizer), strict=True))
         builder = cls(tokens, documents, template, max_length)
         if builder.max_tokens < 2:
             raise UserError(
@@ -78,18 +62,18 @@ class PassageBuilder:
 
     def sizes(self, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
         """The tokens of each pair's longest passage, and of all its passages: (pairs,) int64 each."""
-        plan = self._plan(pairs)
-        around = self.max_length - self.max_tokens + plan.queries
-        return -(-plan.lengths // plan.passages) + around, plan.lengths + plan.passages * around
+        _, queries, lengths, passages = self._plan(pairs)
+        around = self.max_length - self.max_tokens + queries
+        return -(-lengths // passages) + around, lengths + passages * around
 
     def __call__(self, pairs: Pairs) -> Packed:
         """The passages of these pairs, in their order."""
         self.documents.release()  # what earlier calls have read
-        plan = self._plan(pairs)
-        documents = np.repeat(np.arange(len(pairs)), plan.passages)
-        number = np.arange(len(documents)) - (plan.passages.cumsum() - plan.passages)[documents]
-        begins, ends = passage_bounds(plan.lengths[documents], plan.passages[documents], number)
-        firsts = self.documents.offsets[plan.rows][documents]
+        rows, _, tokens_of, passages = self._plan(pairs)
+        documents = np.repeat(np.arange(len(pairs)), passages)
+        number = np.arange(len(documents)) - (passages.cumsum() - passages)[documents]
+        begins, ends = passage_bounds(tokens_of[documents], passages[documents], number)
+        firsts = self.documents.offsets[rows][documents]
         queries = {query_id: np.array(self.query(query_id), np.int64) for query_id in dict(pairs)}
         tokens, parts = self.documents.tokens, list[Tokens]()
         columns = (documents, firsts + begins, firsts + ends)
@@ -113,9 +97,10 @@ class PassageBuilder:
             torch.from_numpy(documents),
         )
 
-    def _plan(self, pairs: Pairs) -> _Plan:
+    def _plan(self, pairs: Pairs) -> tuple[np.ndarray, ...]:
+        """Each pair's row of the document, tokens of query and document, and passages: (pairs,) int64 each."""
         half, count = self.max_tokens // 2, len(pairs)
         rows = np.fromiter((self.documents.rows[doc_id] for _, doc_id in pairs), np.int64, count)
         queries = np.fromiter((len(self.queries[query_id]) for query_id, _ in pairs), np.int64, count).clip(max=half)
         lengths = self.documents.offsets[rows + 1] - self.documents.offsets[rows]
-        return _Plan(rows, queries, lengths, count_passages(lengths, self.max_tokens - queries))
+        return rows, queries, lengths, count_passages(lengths, self.max_tokens - queries)

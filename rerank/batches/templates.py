@@ -92,7 +92,8 @@ def find_tokens(part: list[int], ids: list[int], begin: int) -> int:
 
 
 PLACEHOLDERS = ("{query}", "{document}")
-
+WORDS = ("quartz", "duartz")
+"""A query and a document that no template has in its own text."""
 QUERIES = ("amber", "What is amber?", "3 (of 4)")
 DOCUMENTS = ("birch", "The birch. A tree.", '1990 "x"')
 """Texts that begin and end with a letter, a digit and punctuation: a template is tried with each pair."""
@@ -172,7 +173,7 @@ def _parts(text: str) -> tuple[str, str, str]:
 def _candidates(tokenizer: Any, text: str) -> Iterator[PairTemplate]:
     """The ways to take a template apart: a space may belong to the query or the document, or their ends may merge."""
     before, middle, after = _parts(text)
-    query, document = (_word_not_in(text, start) for start in "qd")
+    query, document = WORDS
     whole = tokenizer(fill(text, query, document))
     ids, plain = whole["input_ids"], tokenise([fill(text, query, document)], tokenizer)[0]
     closing = tuple(ids[find_tokens(plain, ids, 0) + len(plain) :])
@@ -186,19 +187,8 @@ def _candidates(tokenizer: Any, text: str) -> Iterator[PairTemplate]:
             continue
         prefix, between = tuple(ids[:start]), tuple(ids[start + len(own_query) : restart])
         suffix = tuple(ids[restart + len(own_document) :])
-        text_between = middle.removesuffix(document_lead) if document_lead else middle
-        seams = [_seam(tokenizer, *following) for following in ((text_between, ()), (after, closing))]
-        for after_query, after_document in product(*([None] if seam is None else [seam, None] for seam in seams)):
-            yield PairTemplate(
-                prefix, between, suffix, types, query_lead, document_lead, after_query, after_document
-            )  # fmt: skip
-
-
-def _word_not_in(text: str, start: str) -> str:
-    word = f"{start}uartz"
-    while word in text:
-        word += "z"
-    return word
+        seams = _seam(tokenizer, middle.removesuffix(document_lead), ()), _seam(tokenizer, after, closing)
+        yield PairTemplate(prefix, between, suffix, types, query_lead, document_lead, *seams)
 
 
 def _seam(tokenizer: Any, following: str, closing: tuple[int, ...]) -> Seam | None:

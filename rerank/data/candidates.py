@@ -8,7 +8,6 @@ from typing import Any
 
 from rerank.data.trec import check_common, ranked
 from rerank.data.types import Candidates, Judgments
-from rerank.utils.errors import UserError
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +54,6 @@ def select_candidates(
     have their first-stage scores. Raises UserError if the run and the judgments share no query: they belong to
     different collections.
     """
-    if depth < 1:
-        raise UserError(f"depth: expected at least 1 document a query, got {depth}")
     if qrels:
         check_common(run, qrels)
     return CandidateLists(run, qrels, depth, dict.fromkeys(run if query_ids is None else query_ids), keep_scores)

@@ -69,11 +69,11 @@ class Source(Documents, Protocol):
 
 
 class Reader(Protocol):
-    """A class that opens one format: `matches` tells from the source alone whether to open it."""
+    """A class that opens one format."""
 
     @classmethod
     def matches(cls, source: str) -> bool:
-        """Whether this reader opens the source; must be quick."""
+        """Whether this reader opens the source: must be quick."""
 
     def __call__(self, source: str) -> Source:
         """Opens the source; raises UserError if it cannot be opened."""
@@ -101,19 +101,14 @@ def register(reader: AnyReader, fallback: bool = False) -> AnyReader:
 
 def open_source(source: str) -> Source:
     """Opens a source by the first reader that `matches` it; raises UserError if none does."""
-    _import_formats()
+    for module in pkgutil.iter_modules(importlib.import_module(FORMATS).__path__):
+        importlib.import_module(f"{FORMATS}.{module.name}")
     load_plugins()
     for reader in _readers:
         if reader.matches(source):
             return reader(source)
     got = "is a file without feature vectors" if Path(source).is_file() else "no such folder"
     raise UserError(f"collection {source}: {got}; expected {EXPECTED}")
-
-
-@functools.cache
-def _import_formats() -> None:
-    for module in pkgutil.iter_modules(importlib.import_module(FORMATS).__path__):
-        importlib.import_module(f"{FORMATS}.{module.name}")
 
 
 @dataclass(frozen=True)

@@ -17,30 +17,27 @@ TOWNS = 300
 EVIDENCE_AFTER = 512  # tokens; a word is one, a punctuation mark is one
 LONG_DOCUMENT = (660, 760)  # tokens, to the end of the sentence
 
-Words = tuple[tuple[str, ...], tuple[str, ...]]  # adjectives, nouns
+Words = tuple[str, str]  # adjectives, nouns
 
-
-def _words(adjectives: str, nouns: str) -> Words:
-    return tuple(adjectives.split()), tuple(nouns.split())
-
-
-SUBJECTS = {
-    "climate": _words(
-        "humid frosty rainy windy sunny misty", "storms fogs droughts snowfalls showers clouds breezes blizzards"
+SUBJECTS: dict[str, Words] = {
+    "climate": (
+        "humid frosty rainy windy sunny misty",
+        "storms fogs droughts snowfalls showers clouds breezes blizzards",
     ),
-    "cuisine": _words(
-        "spicy roasted salted baked pickled sweet", "soups cheeses dumplings pastries sausages stews pies sauces"
+    "cuisine": (
+        "spicy roasted salted baked pickled sweet",
+        "soups cheeses dumplings pastries sausages stews pies sauces",
     ),
-    "transport": _words(
+    "transport": (
         "electric punctual crowded paved regional express",
         "trams ferries railways bridges buses tunnels canals stations",
     ),
-    "wildlife": _words(
+    "wildlife": (
         "migrating nesting nocturnal feathered shy endangered",
         "herons otters foxes beetles owls badgers lizards falcons",
     ),
 }
-NO_SUBJECT = _words(
+NO_SUBJECT: Words = (
     "old small quiet wide narrow grey tidy plain",
     "streets houses walls gardens squares corners windows roofs steps gates",
 )
@@ -133,7 +130,7 @@ def _text(town: str, neighbour: str, subjects: list[str], is_long: bool, rng: ra
 
 
 def _sentence(town: str, words: Words, rng: random.Random) -> str:
-    (a, b), (n, m, o) = rng.sample(words[0], 2), rng.sample(words[1], 3)
+    (a, b), (n, m, o) = rng.sample(words[0].split(), 2), rng.sample(words[1].split(), 3)
     return rng.choice(SENTENCES).format(town=town.capitalize(), a=a, b=b, n=n, m=m, o=o)
 
 

@@ -12,7 +12,7 @@ import msgspec
 from rerank.data.types import Fold, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
-from rerank.utils.json_files import read_json
+from rerank.utils.json_files import check_shape, read_json
 
 FINAL = "final"
 """The name of the fold that trains the model to deploy: on all judged queries, without test queries."""
@@ -82,18 +82,17 @@ def merge_splits(parts: Mapping[str, Judgments], source: str, *notes: str) -> Ju
     drawn = "" if valid else " of the training queries, drawn at random, as no others are published"
     if not valid:
         train, valid = hold_out(train)
-    told = (
-        *notes,
-        *(
-            f"{source}: {count} {PARTS[part]} queries are {PARTS[other]} queries too: used as these alone"
-            for (part, other), count in lost.items()
-        ),
+    shared = [
+        f"{source}: {count} {PARTS[part]} queries are {PARTS[other]} queries too: used as these alone"
+        for (part, other), count in lost.items()
+    ]
+    split = (
         f"{source}: published split: {len(train)} queries train, {len(valid)} validate{drawn}, {len(test)} test; it is "
-        f"the fold {SPLIT}",
+        f"the fold {SPLIT}"
     )
     # The first of these that has a query: its judgments are not copied, as there may be millions.
     merged: Judgments = ChainMap(*(parts[part] for part in PARTS if part in parts))  # type: ignore[arg-type]
-    return Judged(merged, (Fold(SPLIT, train, valid, test),), told)
+    return Judged(merged, (Fold(SPLIT, train, valid, test),), (*notes, *shared, split))
 
 
 def hold_out(query_ids: Iterable[str], seed: int = 0) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -106,13 +105,10 @@ def hold_out(query_ids: Iterable[str], seed: int = 0) -> tuple[tuple[str, ...], 
     """
     query_ids = list(dict.fromkeys(query_ids))
     if len(query_ids) < 2:
-        raise UserError(
-            f"splits: got {len(query_ids)} judged queries to train on; expected 2 or more, as one validates"
-        )
-    count = max(1, round(SHARE * len(query_ids)))
-    drawn = set(random.Random(seed).sample(sorted(query_ids), count))
-    train = tuple(query_id for query_id in query_ids if query_id not in drawn)
-    return train, tuple(query_id for query_id in query_ids if query_id in drawn)
+        raise UserError(f"splits: got {len(query_ids)} judged queries to train on; expected 2 or more: one validates")
+    valid = _drawn(tuple(query_ids), max(1, round(SHARE * len(query_ids))), seed)
+    held_out = set(valid)
+    return tuple(query_id for query_id in query_ids if query_id not in held_out), valid
 
 
 def final_fold(query_ids: Iterable[str], seed: int = 0) -> Fold:
@@ -120,8 +116,7 @@ def final_fold(query_ids: Iterable[str], seed: int = 0) -> Fold:
 
     Raises UserError for too few queries.
     """
-    train, valid = hold_out(query_ids, seed)
-    return Fold(FINAL, train, valid, ())
+    return Fold(FINAL, *hold_out(query_ids, seed), ())
 
 
 def draw_queries(fold: Fold, train: int | str = "all", valid: int | str = "all", seed: int = 0) -> Fold:
@@ -134,6 +129,7 @@ def draw_queries(fold: Fold, train: int | str = "all", valid: int | str = "all",
 
 
 def _drawn(query_ids: tuple[str, ...], count: int | str, seed: int) -> tuple[str, ...]:
+    """So many of the queries, or "all", in their order."""
     if isinstance(count, str) or count >= len(query_ids):
         return query_ids
     drawn = set(random.Random(seed).sample(sorted(query_ids), count))
@@ -158,13 +154,10 @@ def write_folds(path: str | Path, folds: Sequence[Fold]) -> None:
 def read_folds(path: str | Path) -> list[Fold]:
     """Reads what `write_folds` wrote. Raises UserError for any other file, and for a missing one."""
     expected = "expected a list of folds with name, train, valid and test, as the folds.json of a run folder has"
-    records = read_json(path, list[Fold], expected)
-    return [fold_of(record) for record in records]
+    return list(map(fold_of, read_json(path, list[Fold], expected)))
 
 
 def fold_of(record: dict[str, Any]) -> Fold:
     """The fold that JSON has; raises ValueError for any other record, and for a query in two parts."""
-    try:
-        return msgspec.convert(record, Fold)
-    except msgspec.ValidationError as error:
-        raise ValueError(str(error)) from None
+    check_shape(record, Fold)
+    return msgspec.convert(record, Fold)

@@ -1,6 +1,7 @@
 """Training lists from a file: queries and documents by id or by text, with labels of any source."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,25 +113,22 @@ def _read_list(
     by_id, documents_by_id = "query_id" in record, "doc_ids" in record
     if by_id == ("query" in record) or documents_by_id == ("documents" in record):
         raise ValueError(f"expected {LIST_LINE}, got the keys {shown(list(record))}")
-    query_id, documents = (
-        record["query_id" if by_id else "query"],
-        record["doc_ids" if documents_by_id else "documents"],
-    )
+    query_id = record["query_id" if by_id else "query"]
+    documents = record["doc_ids" if documents_by_id else "documents"]
     values = record.get("labels", [])
     if by_id and query_id not in queries:
         raise ValueError(f"the collection has no query {query_id}; give its text under 'query', or drop the line")
-    if not query_id.strip():
-        raise ValueError(f"expected the text of a query under 'query', got {query_id!r}")
     if not by_id:
         query_id, text = id_of_text(query_id), query_id
         by_text[query_id] = text
+        if not text.strip():
+            raise ValueError(f"expected the text of a query under 'query', got {text!r}")
     if not 2 <= len(documents) == len(values):
         got = f"{len(documents)} and {len(values)}"
         raise ValueError(f"expected two documents or more, and a label for each, got {got}")
     doc_ids = tuple(documents if documents_by_id else map(id_of_text, documents))
     if len(set(doc_ids)) < len(doc_ids):
-        twice = next(text for place, text in enumerate(documents) if text in documents[:place])
-        raise ValueError(f"expected each document once, got {shown(twice)} again")
+        raise ValueError(f"expected each document once, got {shown(Counter(documents).most_common(1)[0][0])} again")
     least, most = (0, HIGHEST_GRADE) if labels == "judgments" else (-FLOAT32_MAX, FLOAT32_MAX)
     if wrong := [value for value in values if not least <= value <= most]:
         what = f"judgments from 0 to {HIGHEST_GRADE}" if labels == "judgments" else "finite numbers (float32)"

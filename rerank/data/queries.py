@@ -5,8 +5,6 @@ from pathlib import Path
 from rerank.data.text_lines import check_id, parse_object, read_lines, text_under
 from rerank.utils.errors import UserError
 
-LONGEST_LINE = 2**24
-"""Bytes of the line of a query."""
 EXPECTED = 'lines of a query\'s id, a tab and its text, or of {"_id": …, "text": …}'
 
 
@@ -20,12 +18,11 @@ def read_queries(path: str | Path, id_key: str = "_id", text_key: str = "text") 
     """
     queries: dict[str, str] = {}
     is_json = None
-    for place, _, line in read_lines(path, EXPECTED, LONGEST_LINE):
+    for place, _, line in read_lines(path, EXPECTED):
         is_json = line.lstrip().startswith(b"{") if is_json is None else is_json
         if is_json:
             record = parse_object(line, place, "a JSON object on one line")
-            query_id = text_under(record, id_key, place)
-            text = text_under(record, text_key, place)
+            query_id, text = (text_under(record, key, place) for key in (id_key, text_key))
         else:
             query_id, text = _parse_tsv(line, place)
         check_id(query_id, place, "the query id")

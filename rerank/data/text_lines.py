@@ -1,11 +1,7 @@
-"""Text files, gzipped or not, read a part at a time: blocks of lines, lines, and lines with a JSON object each.
-
-A small file may unpack to one of any size, so lines have a greatest length.
-"""
+"""Text files, gzipped or not, read a part at a time: blocks of lines, lines, and lines with a JSON object each."""
 
 import codecs
 import contextlib
-import functools
 import gzip
 import zlib
 from collections.abc import Iterator
@@ -21,8 +17,6 @@ LONGEST_ROW = 2**20
 """Bytes of a row of a table, such as a run: ids have 32,766 bytes at most."""
 LONGEST_ID = 32766
 """Bytes of the longest term of a Lucene index."""
-LONGEST_TEXT = 2**27
-"""Bytes of a line that holds texts: a document that Lucene takes has 20 million characters, of 6 bytes in JSON each."""
 
 
 @contextlib.contextmanager
@@ -55,21 +49,19 @@ def read_blocks(
                 number += block.count(b"\n")
             rest = block[cut:]
             if len(rest) > longest:
-                _fail_length(path, number, expected, longest)
+                fail_line(path, number, expected, f"a line of more than {longest:,} bytes")
     if rest:
         yield rest
 
 
-def read_lines(path: str | Path, expected: str, longest: int) -> Iterator[tuple[str, int, bytes]]:
+def read_lines(path: str | Path, expected: str) -> Iterator[tuple[str, int, bytes]]:
     """Yields the place of each line that is not empty as file:line, the byte at which it begins, and it without a BOM.
 
-    Raises UserError if the file is missing or damaged, and with file and line for a line of more than `longest` bytes.
+    Raises UserError if the file is missing or damaged.
     """
     offset = 0
     with open_text(path, expected) as file:
-        for number, line in enumerate(iter(functools.partial(file.readline, longest + 1), b""), 1):
-            if len(line) > longest:
-                _fail_length(path, number, expected, longest)
+        for number, line in enumerate(file, 1):
             content = line if offset else line.removeprefix(codecs.BOM_UTF8)
             if content.strip():
                 yield f"{path}:{number}", offset, content
@@ -81,7 +73,7 @@ def read_objects(path: str | Path, expected: str) -> Iterator[tuple[str, int, di
 
     Raises UserError with file and line for a line that is no object, too.
     """
-    for place, offset, line in read_lines(path, expected, LONGEST_TEXT):
+    for place, offset, line in read_lines(path, expected):
         yield place, offset, parse_object(line, place, expected)
 
 
@@ -111,9 +103,7 @@ def check_id(name: str, where: str, what: str) -> None:
     The message begins with `where`, a file and a line, and names the id by `what`.
     """
     if name.split() != [name] or "\0" in name:
-        raise UserError(
-            f"{where}: {what} {shown(name)} is empty or has white space or a NUL, which no run file can hold"
-        )
+        raise UserError(f"{where}: {what} {shown(name)} is empty or has white space or a NUL, so no run can hold it")
     if len(name.encode()) > LONGEST_ID:
         raise UserError(f"{where}: {what} {shown(name)} has {len(name.encode())} bytes; expected {LONGEST_ID} at most")
 
@@ -126,7 +116,3 @@ def size_of(path: str | Path) -> int:
 def fail_line(path: str | Path, number: int, expected: str, got: str) -> NoReturn:
     """Raises UserError for a line of a file."""
     raise UserError(f"{path}:{number}: expected {expected}, got {got}")
-
-
-def _fail_length(path: str | Path, number: int, expected: str, longest: int) -> NoReturn:
-    fail_line(path, number, expected, f"a line of more than {longest:,} bytes")

@@ -107,10 +107,9 @@ def make_store(
 ) -> TokenStore:
     """A store in memory, with the same contents as that of `open_store`; `texts` are in the order of the ids."""
     documents, lengths = [np.zeros(0, np.int32)], []
-    for chunk in _chunks(lead + text for text in texts):
-        for ids in tokenise(chunk, tokenizer):
-            documents.append(np.asarray(ids[:max_doc_tokens], np.int32))
-            lengths.append(len(ids))
+    for ids in tokenise_each((lead + text for text in texts), tokenizer):
+        documents.append(np.asarray(ids[:max_doc_tokens], np.int32))
+        lengths.append(len(ids))
     offsets = np.cumsum([len(tokens) for tokens in documents], dtype=np.int64)
     rows = dict(zip(doc_ids, range(len(doc_ids)), strict=True))
     return TokenStore(np.concatenate(documents), offsets, np.asarray(lengths, dtype=np.int64), rows)
@@ -129,14 +128,13 @@ def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
         yield chunk
 
 
+def tokenise_each(texts: Iterable[str], tokenizer: Any) -> Iterator[list[int]]:
+    """As `tokenise`, a chunk at a time: the tokenizer's own records of texts take several KB each."""
+    return chain.from_iterable(tokenise(chunk, tokenizer) for chunk in _chunks(texts))
+
+
 def tokenise(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
     """Token ids of each text, without special tokens and without truncation."""
-    ids: list[list[int]] = tokenizer(
-        list(texts),
-        add_special_tokens=False,
-        truncation=False,
-        padding=False,
-        verbose=False,
-        return_attention_mask=False,
-    )["input_ids"]
+    whole = {"add_special_tokens": False, "truncation": False, "padding": False}
+    ids: list[list[int]] = tokenizer(list(texts), **whole, verbose=False, return_attention_mask=False)["input_ids"]
     return ids

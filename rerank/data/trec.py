@@ -62,8 +62,7 @@ def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> N
 def lines_of_query(path: str | Path, query_id: str, scores: dict[str, float], tag: str, as_found: bool = False) -> str:
     """The lines that `write_run` writes of one query; raises its errors, of the file `path`."""
     check_scores({query_id: scores}, f"{path}: ")
-    _check_name(path, "tag", tag)
-    _check_names(path, query_id, scores)
+    _check_names(path, tag, query_id, *scores)
     doc_ids = list(scores) if as_found else ranked(scores)
     values = [scores[doc_id] for doc_id in doc_ids]
     texts = [f"{value:.6f}" for value in values] if as_found else _score_texts(values, f"{path}: query {query_id}")
@@ -76,7 +75,8 @@ def lines_of_query(path: str | Path, query_id: str, scores: dict[str, float], ta
 def _score_texts(scores: list[float], where: str) -> list[str]:
     """The scores of one query, descending, as texts that are strictly decreasing when they are read as float32."""
     texts = [f"{score:.6f}" for score in scores]
-    if _decreases(texts) and not _have_nine_digits(scores):
+    decrease = all(above > below for above, below in itertools.pairwise(array("f", map(float, texts))))
+    if decrease and not _have_nine_digits(scores):
         return texts
     nine = [f"{score:.9g}" for score in strictly_decreasing(scores, where)]
     six = [f"{float(text):.6f}" for text in nine]
@@ -104,11 +104,6 @@ def strictly_decreasing(scores: list[float], where: str) -> list[float]:
         raise UserError(f"{where}: scores tie at {scores[-1]:.9g}, and no float32 below is left to tell them apart")
     values: list[float] = exact.tolist()
     return values
-
-
-def _decreases(texts: list[str]) -> bool:
-    """Whether the scores are strictly decreasing when they are read as float32."""
-    return all(above > below for above, below in itertools.pairwise(array("f", map(float, texts))))
 
 
 def _have_nine_digits(scores: list[float]) -> bool:
@@ -141,7 +136,7 @@ def write_qrels(path: str | Path, qrels: Judgments) -> None:
     Raises UserError for names that are empty or have white space.
     """
     for query_id, judged in qrels.items():
-        _check_names(path, query_id, judged)
+        _check_names(path, query_id, *judged)
     _write(path, (f"{q} 0 {doc_id} {grade}\n" for q, judged in qrels.items() for doc_id, grade in judged.items()))
 
 
@@ -149,8 +144,7 @@ def check_scores(run: Run, where: str = "") -> None:
     """Raises UserError, led by `where`, for a score that is no finite float32: pytrec_eval would rank a NaN first."""
     for query_id, scores in run.items():
         if not all(-FLOAT32_MAX <= score <= FLOAT32_MAX for score in scores.values()):
-            doc_id = next(doc_id for doc_id, score in scores.items() if not -FLOAT32_MAX <= score <= FLOAT32_MAX)
-            got = scores[doc_id]
+            doc_id, got = next(pair for pair in scores.items() if not -FLOAT32_MAX <= pair[1] <= FLOAT32_MAX)
             raise UserError(f"{where}query {query_id}, document {doc_id}: expected a finite score (float32), got {got}")
 
 
@@ -171,15 +165,10 @@ def examples(query_ids: Iterable[str]) -> str:
     return ", ".join(first[:3]) + (", …" if len(first) > 3 else "") if first else "none"
 
 
-def _check_names(path: str | Path, query_id: str, doc_ids: Iterable[str]) -> None:
-    _check_name(path, "query id", query_id)
-    for doc_id in doc_ids:
-        _check_name(path, f"query {query_id}: document id", doc_id)
-
-
-def _check_name(path: str | Path, what: str, name: str) -> None:
-    if name.split() != [name]:
-        raise UserError(f"{path}: {what} {name!r}: expected a name without white space, which no TREC file can hold")
+def _check_names(path: str | Path, *names: str) -> None:
+    for name in names:
+        if name.split() != [name]:
+            raise UserError(f"{path}: name {name!r}: expected one without white space, which no TREC file can hold")
 
 
 @contextlib.contextmanager

@@ -1,6 +1,5 @@
 """The lines of TREC runs and qrels, a block at a time: pyarrow parses plain lines, and others are made plain."""
 
-import re
 from bisect import bisect_left
 from codecs import BOM_UTF8
 from collections.abc import Iterator
@@ -21,8 +20,6 @@ from rerank.utils.progress import progress
 MANY = 256
 """Blocks whose reading shows a progress bar."""
 BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")
-HEXADECIMAL = re.compile(rb" -?0[xX]\S*(?:\n|\Z)")
-"""A relevance that pyarrow would read: 0x1 as 1."""
 
 
 class Form(NamedTuple):
@@ -114,7 +111,7 @@ def _other_lines(path: str | Path, form: Form, block: bytes, number: int) -> pa.
 
 def _parse(text: bytes, form: Form) -> pa.Table | None:
     """Lines of columns between single spaces as a table; None if one is invalid."""
-    if b"\0" in text or (form is not RUN and b"0x" in text.lower() and HEXADECIMAL.search(text)):
+    if b"\0" in text:
         return None
     names = [str(place) for place in range(len(form.line.split()))]
     query, document, value = names[0], names[form.document], names[form.value]

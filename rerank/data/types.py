@@ -19,8 +19,7 @@ Measurements = dict[str, dict[str, float]]
 """measure -> query_id -> value."""
 
 FLOAT32_MAX = 3.4028235677973362e38
-"""The largest float64 that rounds to a finite float32. (The nine digits of the largest float32 are a little above it.)
-"""
+"""The largest float64 that rounds to a finite float32."""
 
 
 class Document(NamedTuple):

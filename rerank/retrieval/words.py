@@ -9,7 +9,7 @@ import functools
 import itertools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from rerank.config.languages import ANALYZERS, ENGLISH, check_language
@@ -19,6 +19,7 @@ from rerank.retrieval.java import java_class, java_error_in_one_line
 SPLIT_BY_CONTEXT = ("ja", "th")
 """Languages in which a part's words depend on what stands before and after it."""
 MOST_KEPT = 100_000
+ATTRIBUTES = [f"org.apache.lucene.analysis.tokenattributes.{name}Attribute" for name in ("CharTerm", "Offset")]
 LENGTH = 240
 """Characters of a snippet, at most, without the dots at its ends."""
 
@@ -59,9 +60,13 @@ def find_words(text: str, language: str = ENGLISH) -> list[Word]:
     parts = [(found.start(), found[0]) for found in re.finditer(r"\S+", text)]
     known = {part: words for _, part in parts if (words := kept.get(part)) is not None}
     if missing := list(dict.fromkeys(part for _, part in parts if part not in known)):
+        starts = list(itertools.accumulate((len(part) + 1 for part in missing), initial=0))
+        new: dict[str, list[Word]] = {part: [] for part in missing}
+        for term, begin, end in _analysed(" ".join(missing), language):
+            number = bisect.bisect_right(starts, begin) - 1
+            new[missing[number]].append(Word(term, begin - starts[number], end - starts[number]))
         if len(kept) > MOST_KEPT:
             kept.clear()
-        new = _words_of(missing, language)
         known |= new
         kept |= new
     return [Word(term, at + begin, at + end) for at, part in parts for term, begin, end in known[part]]
@@ -69,28 +74,20 @@ def find_words(text: str, language: str = ENGLISH) -> list[Word]:
 
 @functools.cache
 def _kept_words(language: str) -> dict[str, list[Word]]:
-    """A part of a text without white space -> its words, of the parts that were met."""
+    """A part of a text without white space -> its words, with places in the part, of the parts that were met."""
     return {}
-
-
-def _words_of(parts: Sequence[str], language: str) -> dict[str, list[Word]]:
-    """The words of each of these parts, with places in the part."""
-    starts = list(itertools.accumulate((len(part) + 1 for part in parts), initial=0))
-    found: dict[str, list[Word]] = {part: [] for part in parts}
-    for term, begin, end in _analysed(" ".join(parts), language):
-        number = bisect.bisect_right(starts, begin) - 1
-        found[parts[number]].append(Word(term, begin - starts[number], end - starts[number]))
-    return found
 
 
 def _analysed(text: str, language: str) -> list[Word]:
     """The words of a text by Lucene, one call after the other."""
-    found = []
+    found, analyzer = [], open_analyzer(language)
+    from jnius import cast, find_javaclass  # starts Java, which the analyzer has started with its settings
+
     with java_error_in_one_line("Lucene cannot split the text into words"):
         places = _places(text)
-        stream = open_analyzer(language).tokenStream("contents", text)
+        stream = analyzer.tokenStream("contents", text)
         try:
-            term, place = (_attribute(stream, name) for name in ("CharTermAttribute", "OffsetAttribute"))
+            term, place = (cast(name, stream.addAttribute(find_javaclass(name))) for name in ATTRIBUTES)
             stream.reset()
             while stream.incrementToken():
                 found.append(Word(term.toString(), places[place.startOffset()], places[place.endOffset()]))
@@ -98,13 +95,6 @@ def _analysed(text: str, language: str) -> list[Word]:
         finally:
             stream.close()
     return found
-
-
-def _attribute(stream: Any, name: str) -> Any:
-    from jnius import cast, find_javaclass
-
-    full_name = f"org.apache.lucene.analysis.tokenattributes.{name}"
-    return cast(full_name, stream.addAttribute(find_javaclass(full_name)))
 
 
 def _places(text: str) -> list[int] | range:
@@ -123,15 +113,21 @@ def snippet(text: str, terms: Collection[str], language: str = ENGLISH, length: 
     """
     text = " ".join(text.split())
     words = find_words(text, language)
-    begin, end = _part(text, words, terms, length)
+    begin, end = _place_of_part(text, words, terms, length)
     before, after = "… " if begin else "", " …" if end < len(text) else ""
-    marks = _merged((word.begin, word.end) for word in words if word.term in terms)
+    marks = list[tuple[int, int]]()
     shift = len(before) - begin
-    inside = tuple((first + shift, last + shift) for first, last in marks if begin <= first < last <= end)
-    return Marked(before + text[begin:end] + after, inside)
+    for word in words:
+        if word.term in terms and begin <= word.begin < word.end <= end:
+            first, last = word.begin + shift, word.end + shift
+            if marks and first < marks[-1][1]:  # words overlap
+                marks[-1] = marks[-1][0], max(last, marks[-1][1])
+            else:
+                marks.append((first, last))
+    return Marked(before + text[begin:end] + after, tuple(marks))
 
 
-def _part(text: str, words: Sequence[Word], terms: Collection[str], length: int) -> tuple[int, int]:
+def _place_of_part(text: str, words: Sequence[Word], terms: Collection[str], length: int) -> tuple[int, int]:
     """Where the part begins and ends."""
     if len(text) <= length:
         return 0, len(text)
@@ -173,14 +169,3 @@ def _best_window(words: Sequence[Word], terms: Collection[str], length: int) -> 
         run = [window for window in run if window[1] == 0][-1:]
     _, first, last = run[len(run) // 2]
     return first, last
-
-
-def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The spans in their order, those that overlap as one."""
-    merged: list[tuple[int, int]] = []
-    for begin, end in sorted(spans):
-        if merged and begin < merged[-1][1]:
-            merged[-1] = merged[-1][0], max(end, merged[-1][1])
-        else:
-            merged.append((begin, end))
-    return merged

@@ -39,8 +39,6 @@ def test_run_and_judgments_of_different_collections() -> None:
         UserError, match="the run and the qrels have no query in common: got queries 2, 1 and 301, 302, 303, …;"
     ):
         select_candidates(RUN, {str(q): {"d": 1} for q in range(301, 320)}, 10)
-    with pytest.raises(UserError, match="depth: expected at least 1 document a query, got 0"):
-        select_candidates(RUN, {"1": {"x": 1}}, 0)
 
 
 @pytest.mark.parametrize("keep_scores", [True, False])

@@ -139,7 +139,7 @@ def test_drawn_queries_depend_on_the_seed_and_not_on_the_order():
     assert [set(part) for part in hold_out(shuffled, seed=3)] == [set(train), set(valid)]
     assert hold_out(JUDGED, seed=4)[1] != valid
     assert hold_out(shuffled)[0] == tuple(query_id for query_id in shuffled if query_id in hold_out(JUDGED)[0])
-    with pytest.raises(UserError, match="got 1 judged queries to train on; expected 2 or more, as one validates"):
+    with pytest.raises(UserError, match="got 1 judged queries to train on; expected 2 or more: one validates"):
         hold_out(["a", "a"])
 
 

@@ -81,10 +81,10 @@ def test_run_is_written_with_six_decimals_where_they_tell_scores_apart(tmp_path:
     [
         ({"q": {"a": 1.0, "b": float("nan")}}, "t", "query q, document b: expected a finite score .float32., got nan"),
         ({"q": {"a": float("-inf")}}, "t", "query q, document a: expected a finite score .float32., got -inf"),
-        ({"q": {"a b": 1.0}}, "t", "query q: document id 'a b': expected a name without white space"),
-        ({"q\t": {"a": 1.0}}, "t", r"query id 'q\\t': expected a name without white space"),
-        ({"q": {"": 1.0}}, "t", "query q: document id '': expected"),
-        ({"q": {"a": 1.0}}, "my tag", "tag 'my tag': expected"),
+        ({"q": {"a b": 1.0}}, "t", "name 'a b': expected one without white space"),
+        ({"q\t": {"a": 1.0}}, "t", r"name 'q\\t': expected one without white space"),
+        ({"q": {"": 1.0}}, "t", "name '': expected"),
+        ({"q": {"a": 1.0}}, "my tag", "name 'my tag': expected"),
         ({"q": {}}, "t", "expected a run with documents, got none"),
         (
             {"q": {"a": -3.4028234663852886e38, "b": -3.4028234663852886e38}},

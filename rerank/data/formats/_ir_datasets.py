@@ -25,37 +25,19 @@ def library() -> Any:
     return ir_datasets
 
 
-@contextlib.contextmanager
-def _our_progress() -> Iterator[None]:
-    """Within the block ir_datasets logs nothing and has our progress bar."""
-    logs = library().log
-    logs.easy().logger()  # makes the logger, with a level and a handler of its own
-    bar = logs.Logger.pbar
-    logs.Logger.pbar = lambda _, items, *__, total=None, **___: progress(items, total or 0, "documents read")
-    try:
-        with quiet("ir_datasets", level=logging.CRITICAL):
-            yield
-    finally:
-        logs.Logger.pbar = bar
-
-
 def published_split(source: str) -> dict[str, str]:
     """The ids with the training, test and, if there are any, validation queries of an id; {} without a split."""
     registry = library().registry
 
     def judged(*names: str) -> str | None:
-        ids = (f"{source}/{name}" for name in names)
-        return next(
-            (id_ for id_ in ids if id_ in registry and registry[id_].has_queries() and registry[id_].has_qrels()), None
-        )
+        ids = [f"{source}/{name}" for name in names if f"{source}/{name}" in registry]
+        return next((id_ for id_ in ids if registry[id_].has_queries() and registry[id_].has_qrels()), None)
 
-    if source not in registry or (train := judged("train", "training")) is None:
-        return {}
-    valid, test = judged(*VALID), judged("test")
+    train, valid, test = judged("train", "training"), judged(*VALID), judged("test")
     if test is None:
         valid, test = None, valid
     parts = {"train": train, "valid": valid, "test": test}
-    return {} if test is None else {part: id_ for part, id_ in parts.items() if id_ is not None}
+    return {part: id_ for part, id_ in parts.items() if id_} if source in registry and train and test else {}
 
 
 def missing_documents(handler: Any) -> str:
@@ -75,9 +57,16 @@ def missing_documents(handler: Any) -> str:
 
 @contextlib.contextmanager
 def error_in_one_line(source: str, part: str, handler: Any) -> Iterator[None]:
-    """Raises UserError if ir_datasets cannot read or download the "docs", "queries" or "qrels" of a handler."""
+    """Raises UserError if ir_datasets cannot read or download the "docs", "queries" or "qrels" of a handler.
+
+    Within the block ir_datasets logs nothing and has our progress bar.
+    """
+    logs = library().log
+    logs.easy().logger()  # makes the logger, with a level and a handler of its own
+    bar = logs.Logger.pbar
+    logs.Logger.pbar = lambda _, items, *__, total=None, **___: progress(items, total or 0, "documents read")
     try:
-        with _our_progress():
+        with quiet("ir_datasets", level=logging.CRITICAL):
             yield
     except (OSError, RuntimeError, EOFError, ValueError, AssertionError) as error:
         place = getattr(getattr(handler, f"_{part}_dlc", None), "_cache_path", None) or library().util.home_path()
@@ -86,6 +75,8 @@ def error_in_one_line(source: str, part: str, handler: Any) -> Iterator[None]:
             f"{source}: its {name} cannot be read: {_reason(error)}; connect to the network once, or put the file at "
             f"{place} (IR_DATASETS_HOME moves the folder)"
         ) from error
+    finally:
+        logs.Logger.pbar = bar
 
 
 def _reason(error: BaseException) -> str:

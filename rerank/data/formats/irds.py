@@ -33,9 +33,7 @@ class IrDataset:
         registry = library().registry
         if self.source not in registry:
             hint = nearest(self.source, difflib.get_close_matches(self.source, registry, n=3, cutoff=0))
-            raise UserError(
-                f"collection {self.source}: there is no such folder, and ir_datasets has no such id; {hint}"
-            )
+            raise UserError(f"collection {self.source}: no such folder, and ir_datasets has no such id; {hint}")
         self._check_parts("documents")
 
     @classmethod
@@ -52,7 +50,6 @@ class IrDataset:
 
     @functools.cached_property
     def queries(self) -> dict[str, str]:
-        """query_id to text; the title, for TREC topics."""
         if not self._split:
             self._check_parts("documents", "queries")
         return {q: text for id_ in self._split.values() or [self.source] for q, text in _read_queries(id_).items()}
@@ -62,17 +59,12 @@ class IrDataset:
         """The judgments, and the published split or the folds of the subsets fold1, fold2, … below the id."""
         if self._split:
             tested, parent = self._split["test"], f"{self.source}/test"
-            note = (
-                [] if tested == parent else [f"{self.source}: no judged queries in {parent}, so those of {tested} test"]
-            )
-            return merge_splits({part: _read_qrels(id_) for part, id_ in self._split.items()}, self.source, *note)
+            notes = [f"{self.source}: no judged queries in {parent}, so those of {tested} test"] * (tested != parent)
+            return merge_splits({part: _read_qrels(id_) for part, id_ in self._split.items()}, self.source, *notes)
         prefix = f"{self.source}/fold"
-        parts = [
-            (id_.removeprefix(prefix), _read_queries(id_))
-            for id_ in sorted(library().registry)
-            if id_.startswith(prefix)
-        ]
-        return Judged(_read_qrels(self.source), tuple(official_folds(parts)) if parts else ())
+        ids = [id_ for id_ in sorted(library().registry) if id_.startswith(prefix)]
+        folds = official_folds([(id_.removeprefix(prefix), _read_queries(id_)) for id_ in ids]) if ids else []
+        return Judged(_read_qrels(self.source), tuple(folds))
 
     @functools.cached_property
     def _split(self) -> dict[str, str]:
@@ -84,19 +76,13 @@ class IrDataset:
 
     @property
     def has_documents(self) -> bool:
-        """Whether the documents are on this machine or can be downloaded."""
-        return not self._missing_documents
-
-    @functools.cached_property
-    def _missing_documents(self) -> str:
-        return missing_documents(self._handler)
+        return not missing_documents(self._handler)
 
     def expect_judgments(self) -> None:
         if not self._split:
             self._check_parts("documents", "queries", "qrels")
 
     def count(self) -> int:
-        """The number of documents that ir_datasets states, 0 if it does not."""
         return int((library().load(self.source).docs_metadata() or {}).get("count") or 0)
 
     def documents(self) -> Iterator[Document]:
@@ -132,9 +118,7 @@ class IrDataset:
         """
         parse = getattr(self._handler, "_parser", None)
         if parse is None:
-            raise UserError(
-                f"document {doc_id}: the index stores {sgml[:40]!r}..., which is neither JSON nor TREC's SGML"
-            )
+            raise UserError(f"document {doc_id}: the index stores {sgml[:40]!r}..., neither JSON nor TREC's SGML")
         whole = f"<DOC>\n<DOCNO> {doc_id} </DOCNO>\n{sgml}\n</DOC>\n"
         return _document(next(iter(parse(io.BytesIO(whole.encode())))), doc_id)
 
@@ -152,10 +136,10 @@ class IrDataset:
             raise UserError(f"collection {self.source}: ir_datasets has no {' and no '.join(missing)} for it; {hint}")
 
     def _check_documents(self) -> None:
-        if self._missing_documents:
+        if missing := missing_documents(self._handler):
             raise UserError(
-                f"{self.source}: its documents are not on this machine: {self._missing_documents}; put your copy or a "
-                "link there, or take the texts from a Lucene index that stores them (--first-stage.index)"
+                f"{self.source}: its documents are not on this machine: {missing}; put your copy or a link there, or "
+                "take the texts from a Lucene index that stores them (--first-stage.index)"
             )
 
 

@@ -11,9 +11,12 @@ from rerank.data.text_lines import open_text
 from rerank.data.types import Fold
 from rerank.utils.errors import UserError
 
-FILES = {"train": "train.txt", "valid": "vali.txt", "test": "test.txt"}
-"""The file of each part in LETOR and MSLR."""
-YAHOO = {"train": "set1.train.txt", "valid": "set1.valid.txt", "test": "set1.test.txt"}
+FILES = {
+    "train": ("train.txt", "set1.train.txt"),
+    "valid": ("vali.txt", "set1.valid.txt"),
+    "test": ("test.txt", "set1.test.txt"),
+}
+"""The files of each part, as LETOR and MSLR and as Yahoo call them."""
 EXPECTED = (
     "expected a file, or a folder with train.txt, vali.txt and test.txt (Yahoo: set1.train.txt, …), in Fold1, Fold2, … "
     "or not, .gz or not"
@@ -25,22 +28,24 @@ BEGINNING = 2**16
 
 
 def is_feature_source(source: str) -> bool:
-    """Whether `source` is a file of SVMlight lines, or a folder with feature files in a known layout."""
+    """Whether `source` is a file of SVMlight lines, or a folder with feature files in a known layout.
+
+    A folder with a collection of texts is none.
+    """
     path = Path(source)
-    return _has_features(path) if path.is_file() else _has_layout(path)
+    if path.is_file():
+        return _has_features(path)
+    return any(map(_files, _folders(path).values())) and not (path / "corpus.jsonl").exists()
 
 
 def fold_names(source: str, folds: int) -> list[str]:
     """The names of the folds: those of the data set, or "1" to `folds` for a single file.
 
-    Raises UserError if `source` is not a feature source, and for a folder in no known layout.
+    Raises UserError if `source` is not a feature source.
     """
-    path = Path(source)
-    if path.is_file():
-        return [str(i + 1) for i in range(folds)]
-    if not _has_layout(path):
+    if not is_feature_source(source):
         raise UserError(f"{source}: no feature files; {EXPECTED}")
-    return list(_fold_folders(path)) or ["1"]
+    return [str(i + 1) for i in range(folds)] if Path(source).is_file() else list(_folders(Path(source)))
 
 
 def open_fold(source: str, name: str, folds: int, cache: Path) -> tuple[Fold, Store]:
@@ -49,67 +54,46 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> tuple[Fold, St
     `name` is one of `fold_names`. Raises UserError with file and line for malformed files, for files without a
     document, and for a query that is in more than one of them.
     """
-    store, path = _open(source, name, cache), Path(source)
+    path = Path(source)
     if path.is_file():
+        store = open_all(source, cache)
         (fold,) = select_folds(make_folds(store.features.query_ids, folds), name)
-    else:
-        fold = Fold(name, **store.query_ids)
-    return fold, store
+        return fold, store
+    folder = _folders(path)[name]
+    files = _files(folder)
+    if missing := [names for part, names in FILES.items() if part not in files]:
+        raise UserError(f"{folder}: expected one of {' and '.join(missing[0])}, .gz or not, got none")
+    store = open_store(files, cache)
+    return Fold(name, **store.query_ids), store
 
 
 def open_all(source: str, cache: Path) -> Store:
     """All queries of the data set: of its one file, or of the files of its first fold."""
-    return _open(source, fold_names(source, 1)[0], cache)
+    if Path(source).is_file():
+        return open_store({"all": Path(source)}, cache)
+    return open_fold(source, fold_names(source, 1)[0], 1, cache)[1]
 
 
-def _open(source: str, name: str, cache: Path) -> Store:
-    path = Path(source)
-    if path.is_file():
-        return open_store({"all": path}, cache)
-    folder = _fold_folders(path).get(name, path)
-    return open_store({part: _file_of(folder, part) for part in FILES}, cache)
+def _files(folder: Path) -> dict[str, Path]:
+    """The file of each part that is in a folder."""
+    places = {part: [folder / f"{name}{end}" for name in names for end in ("", ".gz")] for part, names in FILES.items()}
+    return {part: file for part, files in places.items() for file in files if file.is_file()}
 
 
-def _files_of(folder: Path, part: str) -> list[Path]:
-    """The files of a part, "train", "valid" or "test", that are in a folder."""
-    names = [f"{name}{end}" for name in (FILES[part], YAHOO[part]) for end in ("", ".gz")]
-    return [folder / name for name in names if (folder / name).is_file()]
-
-
-def _file_of(folder: Path, part: str) -> Path:
-    """The file of a part; raises UserError if there is none or several."""
-    files = _files_of(folder, part)
-    if len(files) == 1:
-        return files[0]
-    got = ", ".join(file.name for file in files) or "none"
-    raise UserError(f"{folder}: expected one of {FILES[part]} and {YAHOO[part]}, .gz or not, got {got}")
-
-
-def _fold_folders(path: Path) -> dict[str, Path]:
-    """The folders Fold1, Fold2, … by number, if one of them has a training file."""
-    if not path.is_dir():
-        return {}
-    matches = [(re.fullmatch(r"[Ff]old([0-9]+)", folder.name), folder) for folder in path.iterdir()]
-    folders = {match[1]: folder for match, folder in matches if match}
-    if not any(_files_of(folder, "train") for folder in folders.values()):
-        return {}
-    return dict(sorted(folders.items(), key=lambda item: int(item[0])))
-
-
-def _has_layout(folder: Path) -> bool:
-    """Whether a folder without a collection of texts has a training, validation or test file, or folds that have."""
-    has_files = any(_files_of(folder, part) for part in FILES) or bool(_fold_folders(folder))
-    return has_files and not (folder / "corpus.jsonl").exists()
+def _folders(path: Path) -> dict[str, Path]:
+    """The folders Fold1, Fold2, … by number; without them the folder itself, as the fold 1."""
+    matches = [re.fullmatch(r"[Ff]old([0-9]+)", folder.name) for folder in path.glob("*/")]
+    folders = {match[1]: path / match[0] for match in matches if match}
+    return dict(sorted(folders.items(), key=lambda item: int(item[0]))) or {"1": path}
 
 
 def _has_features(path: Path) -> bool:
     """Whether a line near the file's beginning is one of SVMlight.
 
-    True for an empty or a damaged file too: its reader says what is wrong. False for a pipe, and some files of /proc,
-    whose end may never come.
+    True for an empty or a damaged file too: its reader says what is wrong. False for files whose size is unknown.
     """
     lines: list[bytes] = []
-    if path.is_file() and path.stat().st_size:
+    if path.stat().st_size:
         with contextlib.suppress(UserError), open_text(path, EXPECTED) as file:
             lines = file.read(BEGINNING).removeprefix(codecs.BOM_UTF8).split(b"\n")
     filled = [line for line in lines if line.strip() and not line.lstrip().startswith(b"#")]

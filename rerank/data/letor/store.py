@@ -1,9 +1,11 @@
 """The store of a fold of feature vectors: its text files, parsed once into arrays that are memory-mapped."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypedDict
 
@@ -21,7 +23,7 @@ from rerank.utils.locks import make_once
 from rerank.utils.parallel import ordered_map
 from rerank.utils.progress import progress
 
-FORMAT = 4
+FORMAT = 5
 """Changes when the files of a store change."""
 BLOCK = 4 * 2**20
 """Bytes of text that are parsed at a time."""
@@ -35,7 +37,7 @@ class FeatureSet:
 
     features: (documents, features) float32; labels: (documents,) int32; starts, stops: (queries,) int64, query q has
     the documents starts[q]:stops[q]; query_ids: one for each query. ids: (documents,) bytes, empty for a document
-    without an id, or None if no document has one. Features, labels and ids are memory-mapped.
+    without an id. Features, labels and ids are memory-mapped.
     """
 
     features: np.ndarray
@@ -43,13 +45,13 @@ class FeatureSet:
     starts: np.ndarray
     stops: np.ndarray
     query_ids: tuple[str, ...]
-    ids: np.ndarray | None = None
+    ids: np.ndarray
 
     def doc_ids(self, query: int) -> tuple[str, ...]:
         """The ids of a query's documents, in their order; a document i without an id, from 0, gets `query_id-i`."""
         start, stop = int(self.starts[query]), int(self.stops[query])
-        ids = [b""] * (stop - start) if self.ids is None else self.ids[start:stop].tolist()
-        return tuple(doc_id.decode() or f"{self.query_ids[query]}-{i}" for i, doc_id in enumerate(ids))
+        ids = enumerate(self.ids[start:stop].tolist())
+        return tuple(doc_id.decode() or f"{self.query_ids[query]}-{i}" for i, doc_id in ids)
 
     def qrels(self) -> Qrels:
         """The labels of the documents, by query."""
@@ -67,14 +69,14 @@ class FeatureSet:
 
 
 class Facts(TypedDict):
-    """facts.json of a store: the query ids of each part in turn, and the SHA-256 of each text file by name."""
+    """facts.json of a store: see `Store`."""
 
-    query_ids: dict[str, list[str]]
+    query_ids: dict[str, tuple[str, ...]]
     checksums: dict[str, str]
 
 
 class Store(NamedTuple):
-    """The queries of all files of a fold, the query ids of each part, and the SHA-256 of each file by name."""
+    """The queries of all files of a fold, the query ids of each part in turn, and the SHA-256 of each file by name."""
 
     features: FeatureSet
     query_ids: dict[str, tuple[str, ...]]
@@ -101,17 +103,11 @@ def _write(folder: Path, files: Mapping[str, Path]) -> None:
         (tmp / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
         write_record(tmp)
         documents = _load(tmp).features
-        if documents.ids is not None:
-            _expect_distinct(documents, ", ".join(map(str, files.values())))
-
-
-def _expect_distinct(documents: FeatureSet, where: str) -> None:
-    """Raises UserError for a document that a query has twice: no run can hold both."""
-    for query, query_id in enumerate(documents.query_ids):
-        doc_ids = documents.doc_ids(query)
-        if len(set(doc_ids)) < len(doc_ids):
-            doc_id = next(doc_id for place, doc_id in enumerate(doc_ids) if doc_id in doc_ids[:place])
-            raise UserError(f"{where}: expected a document once in a query, got {doc_id} of query {query_id} again")
+        for query, query_id in enumerate(documents.query_ids if (documents.ids != b"").any() else ()):
+            ((doc_id, count),) = Counter(documents.doc_ids(query)).most_common(1)
+            if count > 1:  # no run can hold both
+                where = ", ".join(map(str, files.values()))
+                raise UserError(f"{where}: expected a document once in a query, got {doc_id} of query {query_id} again")
 
 
 def _load(folder: Path) -> Store:
@@ -119,20 +115,20 @@ def _load(folder: Path) -> Store:
     if changed := changes_since_record(folder):
         raise UserError(f"{folder}: the stored features have changed ({'; '.join(changed)}); {remedy}")
     facts: Facts = read_json(folder / "facts.json", Facts, remedy)
-    names = ["features", "labels", "offsets", *(["doc_ids"] if (folder / "doc_ids.npy").exists() else [])]
-    features, labels, offsets, *doc_ids = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in names)
-    query_ids = {part: tuple(some) for part, some in facts["query_ids"].items()}
-    all_ids = tuple(query_id for some in query_ids.values() for query_id in some)
-    documents = FeatureSet(features, labels, offsets[:-1], offsets[1:], all_ids, *doc_ids)
+    names = ("features", "labels", "offsets", "doc_ids")
+    features, labels, offsets, doc_ids = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in names)
+    query_ids = {part: tuple(some) for part, some in facts["query_ids"].items()}  # lists in JSON
+    all_ids = tuple(chain.from_iterable(query_ids.values()))
+    documents = FeatureSet(features, labels, offsets[:-1], offsets[1:], all_ids, doc_ids)
     return Store(documents, query_ids, facts["checksums"])
 
 
-def _write_documents(folder: Path, files: Mapping[str, Path]) -> dict[str, list[str]]:
+def _write_documents(folder: Path, files: Mapping[str, Path]) -> dict[str, tuple[str, ...]]:
     """Parses the files of each part into `folder`, and returns the query ids of each part.
 
     The features are numbered from 0 if a document has feature 0, else from 1. features.npy: (documents, features)
     float32; labels.npy: (documents,) int32; offsets.npy: int64, the first row of each query, and the number of rows;
-    doc_ids.npy: (documents,) bytes, if a document has an id. Raises UserError with file and line for malformed text,
+    doc_ids.npy: (documents,) bytes. Raises UserError with file and line for malformed text,
     and for a file without a document or a feature.
     """
     columns, values = folder / "columns.bin", folder / "values.bin"
@@ -144,9 +140,7 @@ def _write_documents(folder: Path, files: Mapping[str, Path]) -> dict[str, list[
         file.unlink()
     write_array(folder / "labels.npy", np.concatenate(documents.labels))
     write_array(folder / "offsets.npy", np.array([*documents.starts, documents.rows], np.int64))
-    doc_ids = np.concatenate(documents.doc_ids)
-    if (doc_ids != b"").any():
-        write_array(folder / "doc_ids.npy", doc_ids)
+    write_array(folder / "doc_ids.npy", np.concatenate(documents.doc_ids))
     return query_ids
 
 
@@ -170,10 +164,9 @@ class _Documents:
 
     @property
     def width(self) -> int:
-        """The number of features of a document."""
         return self.last_feature - self.first_feature + 1
 
-    def read(self, path: Path) -> list[str]:
+    def read(self, path: Path) -> tuple[str, ...]:
         """Adds the documents of a file; returns the ids of its queries."""
         queries, rows, number = len(self.starts), self.rows, 0
         self.query = None
@@ -188,7 +181,7 @@ class _Documents:
         if self.rows == rows or not self.width:
             wanted = f"a document, as in `{LINE}`" if self.rows == rows else "a document with a feature"
             raise UserError(f"{path}:{number + 1}: expected {wanted}, got the end of the file")
-        return list(self.first_lines)[queries:]
+        return tuple(self.first_lines)[queries:]
 
     def _add(self, lines: Lines, path: Path, number: int) -> None:
         for row, query_id in lines.queries:

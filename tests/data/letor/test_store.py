@@ -91,7 +91,7 @@ def test_any_damage_to_a_store_is_noticed_and_removing_it_is_the_remedy(source, 
 
 def test_a_part_shares_memory_and_keeps_the_order_asked_for():
     values, labels = np.arange(10, dtype=np.float32).reshape(5, 2), np.arange(5, dtype=np.int32)
-    whole = FeatureSet(values, labels, np.array([0, 2, 3]), np.array([2, 3, 5]), ("a", "b", "c"))
+    whole = FeatureSet(values, labels, np.array([0, 2, 3]), np.array([2, 3, 5]), ("a", "b", "c"), np.array([b""] * 5))
     part = whole.subset(["c", "a"])
     assert part.features is whole.features
     assert part.qrels() == {"c": {"c-0": 3, "c-1": 4}, "a": {"a-0": 0, "a-1": 1}}
