@@ -1,15 +1,8 @@
 """The stages that `rerank fit` tries if no pipeline is named."""
 
+from rerank import stages as kinds
 from rerank.stages.base import Stage
-from rerank.stages.bm25 import BM25
-from rerank.stages.cross_encoder import CrossEncoder
-from rerank.stages.dense import Dense
-from rerank.stages.feedback import Feedback
-from rerank.stages.fusion import Fusion
-from rerank.stages.late_interaction import ALL_BELOW, LateInteraction
-from rerank.stages.neighbours import Neighbours
-from rerank.stages.query_adapter import QueryAdapter
-from rerank.stages.similar_queries import SimilarQueries
+from rerank.stages.late_interaction import ALL_BELOW
 from rerank.utils.errors import UserError
 
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -26,20 +19,20 @@ def default_stages(encoder: str, cross_encoder: str, documents: int) -> dict[str
     >>> list(default_stages(NO_ENCODER, "", 20_001))
     ['bm25', 'neighbours']
     """
-    stages: dict[str, Stage] = {"bm25": BM25(k1=1.2, b=0.75)}
+    stages: dict[str, Stage] = {"bm25": kinds.BM25(k1=1.2, b=0.75)}
     if encoder != NO_ENCODER:
-        stages["dense"] = Dense(encoder)
-        stages["feedback"] = Feedback(("bm25", "dense"), encoder)
-        stages["fused"] = Fusion(("bm25", "dense", "feedback"))
+        stages["dense"] = kinds.Dense(encoder)
+        stages["feedback"] = kinds.Feedback(("bm25", "dense"), encoder)
+        stages["fused"] = kinds.Fusion(("bm25", "dense", "feedback"))
         if documents <= ALL_BELOW:
-            stages["late"] = LateInteraction("fused", encoder)
-    stages["neighbours"] = Neighbours(list(stages)[-1])
+            stages["late"] = kinds.LateInteraction("fused", encoder)
+    stages["neighbours"] = kinds.Neighbours(list(stages)[-1])
     if encoder != NO_ENCODER:
-        stages["similar"] = SimilarQueries("neighbours", encoder)
-        stages["adapter"] = QueryAdapter("neighbours", encoder)
-        stages["both"] = Fusion(("similar", "adapter"), weights=(0.5, 0.5))
+        stages["similar"] = kinds.SimilarQueries("neighbours", encoder)
+        stages["adapter"] = kinds.QueryAdapter("neighbours", encoder)
+        stages["both"] = kinds.Fusion(("similar", "adapter"), weights=(0.5, 0.5))
     if cross_encoder:
-        stages["cross-encoder"] = CrossEncoder(list(stages)[-1], cross_encoder)
+        stages["cross-encoder"] = kinds.CrossEncoder(list(stages)[-1], cross_encoder)
     return stages
 
 

@@ -10,30 +10,13 @@ from typing import Any
 
 from rerank.data.collections import Collection, Source, open_source
 from rerank.data.formats.beir import QRELS
-from rerank.retrieval.vector_index import index_folder
+from rerank.stages import BM25, CrossEncoder
 from rerank.stages.base import Stage
-from rerank.stages.bm25 import BM25
-from rerank.stages.cross_encoder import CrossEncoder
-from rerank.stages.dense import Dense
-from rerank.stages.feedback import Feedback
-from rerank.stages.late_interaction import LateInteraction
-from rerank.stages.query_adapter import QueryAdapter
 from rerank.stages.world import World
 from rerank.utils.files import short_hash
 from rerank.utils.progress import progress
 
 DOCUMENTS, ENCODERS = "documents", "encoders"
-
-
-def bi_encoders_of(stages: Mapping[str, Stage]) -> list[str]:
-    """The names of the bi-encoders of which the stages need the vectors of documents."""
-    kinds = Dense | Feedback | QueryAdapter
-    return sorted({settings.encoder for settings in stages.values() if isinstance(settings, kinds)})
-
-
-def token_encoders_of(stages: Mapping[str, Stage]) -> list[str]:
-    """The names of the encoders of which the stages need the vectors of tokens."""
-    return sorted({settings.encoder for settings in stages.values() if isinstance(settings, LateInteraction)})
 
 
 def models_of(stages: Mapping[str, Stage]) -> list[str]:
@@ -69,19 +52,13 @@ def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[
         place = f"./{ENCODERS}/{short_hash(name)[:8]}-{re.sub(r'[^A-Za-z0-9.-]', '_', Path(name).name)[-60:]}"
         shutil.copytree(encoder_folder(world.place_of(name)), folder / place)
         places[name] = place
-    vectors = [world.vectors_folder(name) for name in bi_encoders_of(stages)]
-    tokens = [world.late_interaction(name).store.folder for name in token_encoders_of(stages)]
-    made = [
-        *vectors,
-        *(place for place in tokens if place.exists()),
-        *(index for index in map(index_folder, vectors) if index.exists()),
-    ]
+    made = [path for name in models_of(stages) for path in world.made_with(name)]
     if any(isinstance(settings, BM25) for settings in stages.values()):
         made.append(world.index)
     for path in made:
         if path.is_relative_to(world.folder.path):  # an index of another place is built again of the documents
-            no_locks = shutil.ignore_patterns("*.lock")
-            shutil.copytree(path, folder / path.relative_to(world.folder.path), ignore=no_locks)
+            copy = folder / path.relative_to(world.folder.path)
+            shutil.copytree(path, copy, ignore=shutil.ignore_patterns("*.lock"))
     return places
 
 

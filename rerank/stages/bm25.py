@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, ClassVar, TypedDict
+from typing import Annotated, ClassVar
 
 from rerank.data.types import Fold, Run
 from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.weights import MEASURE, almost_best
-from rerank.stages.base import Learns, stage
+from rerank.stages.base import Learns, Ranker, Stage, stage
 from rerank.stages.world import World
 from rerank.utils.json_files import read_json
 from rerank.utils.parameters import Whole, at_least, between
@@ -25,16 +25,9 @@ TUNED_DEPTH = 100
 """Documents of a query in the rankings that choose."""
 
 
-class Tuned(TypedDict):
-    """bm25.json: what judgments chose."""
-
-    k1: float
-    b: float
-
-
 @stage
 @dataclass(frozen=True)
-class BM25:
+class BM25(Stage):
     """Retrieves documents by the words of the query (`rerank.retrieval.bm25`)."""
 
     k1: Annotated[float, between(0, 1e6)] = 0.9
@@ -48,18 +41,13 @@ class BM25:
     depth: Annotated[Whole, at_least(1)] = 1000
     """Documents of a query."""
     kind: ClassVar[str] = "bm25"
-    of: ClassVar[tuple[str, ...]] = ()
-
-    def check(self) -> None:
-        """Every setting is checked by its bounds."""
 
     @property
     def learns(self) -> Learns:
-        """Judgments may choose k1 and b."""
         return "cheaply" if self.tune else "nothing"
 
     def unlearned(self) -> "BM25":
-        """The stage without judgments: k1 and b are those that are set."""
+        """k1 and b are those that are set."""
         return replace(self, tune=False)
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "BM25Ranker":
@@ -83,7 +71,7 @@ class BM25:
         """A searcher of the world's index. Raises UserError for a damaged file."""
         if not self.tune:
             return BM25Ranker(self, world, world.index)
-        chosen: Tuned = read_json(folder / FILE, Tuned, "fit the pipeline again")
+        chosen = read_json(folder / FILE, dict[str, float], "fit the pipeline again")
         return BM25Ranker(replace(self, **chosen), world, world.index)
 
 
@@ -96,7 +84,7 @@ def _run(settings: BM25, world: World, queries: Mapping[str, str]) -> Run:
 
 
 @dataclass(frozen=True)
-class BM25Ranker:
+class BM25Ranker(Ranker):
     """Searches the index of a world with these settings."""
 
     settings: BM25
@@ -123,5 +111,4 @@ class BM25Ranker:
     def save(self, folder: Path) -> None:
         """Writes k1 and b, if judgments chose them."""
         if self.settings.tune:
-            chosen = Tuned(k1=self.settings.k1, b=self.settings.b)
-            (folder / FILE).write_text(json.dumps(chosen), encoding="utf-8")
+            (folder / FILE).write_text(json.dumps({"k1": self.settings.k1, "b": self.settings.b}), encoding="utf-8")

@@ -13,15 +13,13 @@ from rerank.data.trec import ranked
 from rerank.data.types import Fold, Run
 from rerank.evaluation.fusion import place_above
 from rerank.runs.layout import FoldFolder
-from rerank.stages.base import Learns, check_loss, expect_one_below, stage
+from rerank.stages.base import Learns, Ranker, stage
+from rerank.stages.reranking import Reranking
 from rerank.stages.world import World
 from rerank.utils.parameters import Whole, at_least
 
 if TYPE_CHECKING:
     from rerank.models.reranker import BestPassage, Reranker
-
-CHECKPOINT = "checkpoint"
-
 
 RankPassages = Callable[[str, Sequence[str], int | None, Sequence[float]], "list[BestPassage]"]
 """What `Reranker.rank_passages` does: (query, texts, top, first-stage scores) -> the texts, best first."""
@@ -29,7 +27,7 @@ RankPassages = Callable[[str, Sequence[str], int | None, Sequence[float]], "list
 
 @stage
 @dataclass(frozen=True)
-class CrossEncoder:
+class CrossEncoder(Reranking):
     """Re-ranks the best documents of the stage below by a model that reads query and document together.
 
     The model is fine-tuned as by `rerank train`, with the same settings, or taken as it is. Documents below `depth`
@@ -52,19 +50,12 @@ class CrossEncoder:
     training: TrainingSettings = field(default_factory=TrainingSettings)
     """How the model is fine-tuned."""
 
-    def check(self) -> None:
-        """Raises ValueError unless one stage is below, and UserError for a loss that does not exist."""
-        expect_one_below(self)
-        check_loss(self.loss)
-
     @property
     def learns(self) -> Learns:
-        """The model is fine-tuned, unless it is taken as it is."""
         return "expensively" if self.trained else "nothing"
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "CrossEncoderRanker":
         """Fine-tunes the model on the training queries; validation queries choose the epoch."""
-        config = self.config(world)
         if not self.trained:
             return self.open(world, folder)
         from rerank.tasks.text import TextDataset, TextTask  # these load torch
@@ -72,7 +63,7 @@ class CrossEncoder:
         from rerank.training.loop import train
         from rerank.training.objective import open_loss, validation_value
 
-        (first,) = below
+        config, (first,) = self.config(world), below
         query_ids, keep_scores = [*fold.train, *fold.valid], config.encoder.first_stage_weight > 0
         candidates = select_candidates(first, world.collection.qrels, self.depth, query_ids, keep_scores)
         dataset = TextDataset(config, world.folder, world.texts, Path("below"), candidates, config.encoder.name)
@@ -82,35 +73,32 @@ class CrossEncoder:
         validate = partial(validation_value, task, measure=config.training.measure, loss=loss)
         train(task, loss, place, config.training, accelerator, validate)
         accelerator.free_memory()
-        return self._opened(world, str(place.checkpoint))
+        return self.open(world, folder)
 
     def open(self, world: World, folder: Path) -> "CrossEncoderRanker":
         """Opens the model. Raises UserError if it cannot be loaded."""
-        own = str(folder / CHECKPOINT)
-        return self._opened(world, own if self.trained else world.place_of(self.config(world).encoder.name))
+        from rerank.training.open_reranker import open_reranker
+
+        config = self.config(world)
+        checkpoint = str(FoldFolder(folder).checkpoint) if self.trained else world.place_of(config.encoder.name)
+        return CrossEncoderRanker(self, world, open_reranker(config, checkpoint), checkpoint)
 
     def config(self, world: World) -> Config:
         """The settings as those of an experiment."""
         shared = world.config
-        training = replace(self.training, device=shared.training.device, seed=shared.training.seed)
         return Config(
             collection=shared.collection,
             first_stage=replace(shared.first_stage, depth=self.depth),
             encoder=self.encoder,
             lists=self.lists,
             loss=self.loss,
-            training=training,
+            training=replace(self.training, device=shared.training.device, seed=shared.training.seed),
             output=shared.output,
         )
 
-    def _opened(self, world: World, checkpoint: str) -> "CrossEncoderRanker":
-        from rerank.training.open_reranker import open_reranker
-
-        return CrossEncoderRanker(self, world, open_reranker(self.config(world), checkpoint), checkpoint)
-
 
 @dataclass(frozen=True)
-class CrossEncoderRanker:
+class CrossEncoderRanker(Ranker):
     """Ranks with a trained model, which was opened from `checkpoint`.
 
     `rank_elsewhere` ranks the documents of a single query in the place of the model, as the thread of a server does.
@@ -128,9 +116,6 @@ class CrossEncoderRanker:
         first = {query_id: first[query_id] for query_id in queries if first.get(query_id)}
         if not first:
             return {}
-        if len(first) == 1:
-            (query_id,) = first
-            return self.rank_one(query_id, queries[query_id], first[query_id])[0]
         return place_above(self.reranker.rerank_texts(first, queries, self.world.texts, self.settings.depth), first)
 
     def rank_one(self, query_id: str, query: str, first: dict[str, float]) -> "tuple[Run, dict[str, BestPassage]]":
@@ -144,6 +129,5 @@ class CrossEncoderRanker:
         return place_above({query_id: scores}, {query_id: first}), passages
 
     def save(self, folder: Path) -> None:
-        """Copies the model, if judgments trained it."""
         if self.settings.trained:
-            shutil.copytree(self.checkpoint, folder / CHECKPOINT)
+            shutil.copytree(self.checkpoint, FoldFolder(folder).checkpoint)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from rerank.data.candidates import select_candidates, standardised
-from rerank.data.types import Fold, Run
-from rerank.evaluation.fusion import place_above
-from rerank.stages.base import Learns, expect_one_below, stage
+from rerank.data.candidates import standardised
+from rerank.data.types import Candidates, Fold, Run
+from rerank.stages.base import stage
+from rerank.stages.reranking import ListRanker, Reranking
 from rerank.stages.world import World
 from rerank.utils.parameters import PathText, Whole, at_least
 
@@ -21,7 +21,7 @@ ALL_BELOW = 20_000
 
 @stage
 @dataclass(frozen=True)
-class LateInteraction:
+class LateInteraction(Reranking):
     """Re-ranks the best documents of the stage below by the most similar token of a document to each of the query's.
 
     The tokens are weighted by how rare they are in the collection, unless the encoder is trained for late interaction.
@@ -38,11 +38,6 @@ class LateInteraction:
     """Documents of a query that are ranked."""
     below_weight: Annotated[float, at_least(0)] = 3.0
     """Weight of the standardised score of the stage below."""
-    learns: ClassVar[Learns] = "nothing"
-
-    def check(self) -> None:
-        """Raises ValueError unless one stage is below."""
-        expect_one_below(self)
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "LateInteractionRanker":
         """Encodes the documents of a small collection, unless the world has their vectors."""
@@ -57,19 +52,15 @@ class LateInteraction:
 
 
 @dataclass(frozen=True)
-class LateInteractionRanker:
+class LateInteractionRanker(ListRanker):
     """Ranks with the tokens of a world's documents; what it finds for the world's queries is kept in memory."""
 
     settings: LateInteraction
     matcher: "Matcher"
     known: frozenset[str] = frozenset()
 
-    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
-        """The documents of the stage below; the first `depth` of them are ranked, and come first."""
-        (first,) = below
+    def scores(self, queries: Mapping[str, str], lists: Mapping[str, Candidates]) -> Run:
         settings, matcher = self.settings, self.matcher
-        query_ids = [query_id for query_id, text in queries.items() if text.strip() and first.get(query_id)]
-        lists = select_candidates(first, {}, settings.depth, query_ids, keep_scores=True)
         matcher.add(list(dict.fromkeys(doc_id for found in lists.values() for doc_id in found.doc_ids)))
         scores: Run = {}
         for query_id, found in lists.items():
@@ -77,7 +68,4 @@ class LateInteractionRanker:
             own = standardised(matcher.scores(query, found.doc_ids, keep=query in self.known))
             values = [new + settings.below_weight * old for new, old in zip(own, found.first_scores, strict=True)]
             scores[query_id] = dict(zip(found.doc_ids, values, strict=True))
-        return place_above(scores, first)
-
-    def save(self, folder: Path) -> None:
-        """Nothing is learned."""
+        return scores

@@ -2,19 +2,17 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from rerank.config import ListsSettings, LossSettings, TrainingSettings
 from rerank.data.candidates import select_candidates
-from rerank.data.types import Fold, Run
-from rerank.evaluation.fusion import place_above
-from rerank.stages.base import Learns, check_loss, expect_one_below, loss_settings, stage
+from rerank.data.types import Candidates, Fold, Run
+from rerank.stages.base import Learns, stage
+from rerank.stages.reranking import SMALL_TRAINING, ListRanker, Reranking, train
 from rerank.stages.world import World
-from rerank.utils.errors import UserError
 from rerank.utils.parameters import PathText, Whole, at_least
-from rerank.utils.progress import log
 
 if TYPE_CHECKING:
     from rerank.models.query_adapter import QueryAdapter as Matrix
@@ -22,12 +20,11 @@ if TYPE_CHECKING:
 
 SCALED_BY = 1000
 """Training queries, at most, whose candidates give the scale of the scores."""
-TRAINING = TrainingSettings(epochs=8, lists_per_epoch=256, lists_per_step=8, head_lr=1e-3)
 
 
 @stage
 @dataclass(frozen=True)
-class QueryAdapter:
+class QueryAdapter(Reranking):
     """Re-ranks the best documents of the stage below by a bi-encoder whose query vectors a trained matrix changes.
 
     Training starts from the bi-encoder's own vectors and takes seconds on a CPU. Without a relevant document to learn
@@ -48,82 +45,51 @@ class QueryAdapter:
     """Which documents of a query form a training list."""
     loss: str | LossSettings = "hinge"
     """The loss and its hyperparameters."""
-    training: TrainingSettings = field(default=TRAINING)
+    training: TrainingSettings = field(default=SMALL_TRAINING)
     """Epochs, steps and learning rate, which is `head_lr`."""
     learns: ClassVar[Learns] = "cheaply"
 
-    def check(self) -> None:
-        """Raises ValueError unless one stage is below, and UserError for a loss that does not exist."""
-        expect_one_below(self)
-        check_loss(self.loss)
-
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "AdapterRanker":
         """Trains the matrix on the training queries; validation queries choose the epoch."""
-        from rerank.models.query_adapter import (  # load torch
-            QueryAdapter,
-            load_adapter,
-            save_adapter,
-            standardising_scale,
-        )
-        from rerank.tasks.small_models import Kind, SmallModelTask, can_learn, train_small_model
-        from rerank.training.device import open_accelerator
+        from rerank.models import query_adapter as models  # load torch
+        from rerank.tasks.small_models import Kind, SmallModelTask
 
-        (first,) = below
-        query_ids, qrels = [*fold.train, *fold.valid], world.collection.qrels
-        candidates = select_candidates(first, qrels, self.depth, query_ids, keep_scores=True)
-        vectors = _vectors(
-            self.encoder, world, {query_id: world.collection.queries[query_id] for query_id in query_ids}
-        )
-        model = QueryAdapter(vectors.documents.vectors.shape[1])
-        if not can_learn(fold, candidates, qrels):
-            log.info(f"query adapter: no query to learn from or to validate with has a relevant document of {self.of}")
-            return AdapterRanker(self, world, model)
-        accelerator = open_accelerator(device=world.config.training.device)
-        training = replace(self.training, seed=world.config.training.seed)
-        kind = Kind(vectors.of, save_adapter, load_adapter)
-        settings = self.lists, training, self.below_weight, accelerator.device
-        task = SmallModelTask(fold, candidates, qrels, model, kind, *settings)
-        some = itertools.islice(task.lists["train"], SCALED_BY)
-        model.scale = standardising_scale(model, (vectors.of([found]).to(accelerator.device) for found in some))
-        return AdapterRanker(self, world, train_small_model(task, loss_settings(self.loss), folder, accelerator))
+        query_ids, collection = [*fold.train, *fold.valid], world.collection
+        candidates = select_candidates(below[0], collection.qrels, self.depth, query_ids, keep_scores=True)
+        vectors = _vectors(self.encoder, world, {query_id: collection.queries[query_id] for query_id in query_ids})
+        model = models.QueryAdapter(vectors.documents.vectors.shape[1])
+
+        def scale(task: SmallModelTask) -> None:
+            some = itertools.islice(task.lists["train"], SCALED_BY)
+            model.scale = models.standardising_scale(model, (vectors.of([found]).to(task.device) for found in some))
+
+        kind = Kind(vectors.of, models.save_adapter, models.load_adapter)
+        return AdapterRanker(self, world, train(self, world, fold, candidates, model, kind, folder, scale) or model)
 
     def open(self, world: World, folder: Path) -> "AdapterRanker":
-        """Reads the matrix. Raises UserError for a damaged file, or a matrix of another bi-encoder."""
+        """Reads the matrix. Raises UserError for a damaged file."""
         from rerank.models.query_adapter import load_adapter
 
-        model = load_adapter(folder)
-        dimensions = world.vectors(self.encoder).vectors.shape[1]
-        if len(model.change) != dimensions:
-            raise UserError(
-                f"{folder}: a matrix for vectors of {len(model.change)} numbers; {self.encoder} has {dimensions}; fit "
-                "the pipeline again"
-            )
-        return AdapterRanker(self, world, model)
+        world.vectors(self.encoder)
+        return AdapterRanker(self, world, load_adapter(folder))
 
 
 @dataclass(frozen=True)
-class AdapterRanker:
+class AdapterRanker(ListRanker):
     """Ranks with a trained matrix."""
 
     settings: QueryAdapter
     world: World
     model: "Matrix"
 
-    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
-        """The documents of the stage below; the first `depth` of them are ranked, and come first."""
+    def scores(self, queries: Mapping[str, str], lists: Mapping[str, Candidates]) -> Run:
         from rerank.tasks.small_models import score_lists
 
-        (first,) = below
-        settings, world = self.settings, self.world
-        vectors = _vectors(settings.encoder, world, queries)
-        query_ids = [query_id for query_id in queries if first.get(query_id) and query_id in vectors.queries]
-        lists = select_candidates(first, {}, settings.depth, query_ids, keep_scores=True)
+        inputs = _vectors(self.settings.encoder, self.world, queries).of
         device = self.model.change.device
-        scores = score_lists(self.model, vectors.of, list(lists.values()), settings.below_weight, device)
-        return place_above(scores, first)
+        return score_lists(self.model, inputs, list(lists.values()), self.settings.below_weight, device)
 
     def save(self, folder: Path) -> None:
-        """Writes the matrix."""
         from rerank.models.query_adapter import save_adapter
 
         save_adapter(self.model, folder)

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
 from rerank.data.trec import read_run
-from rerank.data.types import Fold, Run
-from rerank.stages.base import Learns, stage
+from rerank.data.types import Run
+from rerank.stages.base import Ranker, Stage, stage
 from rerank.stages.world import World
 from rerank.utils.errors import UserError
 from rerank.utils.parameters import PathText
@@ -16,39 +15,24 @@ from rerank.utils.parameters import PathText
 
 @stage
 @dataclass(frozen=True)
-class RunFile:
+class RunFile(Stage):
     """Ranks the queries of a TREC run as the run does; a pipeline with it can rank no other query."""
 
     file: PathText
     """A TREC run file, .gz or not."""
     kind: ClassVar[str] = "run"
-    of: ClassVar[tuple[str, ...]] = ()
-    learns: ClassVar[Learns] = "nothing"
-
-    def check(self) -> None:
-        """Every setting is checked by its bounds."""
-
-    def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "RunFileRanker":
-        """Reads the run."""
-        return self.open(world, folder)
 
     def open(self, world: World, folder: Path) -> "RunFileRanker":
         """Reads the run. Raises UserError if it is missing or malformed."""
-        ranker = RunFileRanker(self.file)
-        _ = ranker.run
-        return ranker
+        return RunFileRanker(self.file, read_run(self.file))
 
 
 @dataclass(frozen=True)
-class RunFileRanker:
+class RunFileRanker(Ranker):
     """The run of a file."""
 
     file: str
-
-    @cached_property
-    def run(self) -> Run:
-        """The whole run."""
-        return read_run(self.file)
+    run: Run
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
         """The part of the run that has these queries. Raises UserError if it has none of them."""
@@ -59,6 +43,3 @@ class RunFileRanker:
                 "alone; take a bm25 or dense stage to rank others"
             )
         return found
-
-    def save(self, folder: Path) -> None:
-        """Nothing is learned."""

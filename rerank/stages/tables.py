@@ -1,10 +1,10 @@
 """Stages as TOML tables: a table read as the settings of a stage, and the reverse."""
 
-import functools
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, fields, is_dataclass
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, get_args, get_type_hints
+
+import msgspec
 
 from rerank.config import validate_setting
 from rerank.stages.base import Stage, stage_kinds
@@ -18,12 +18,11 @@ def stage_of(table: Mapping[str, Any], where: str) -> Stage:
     Raises UserError, which begins with `where`, for an unknown kind or key, a value of another type or out of bounds,
     and a field that is missing.
     """
-    values = dict(table)
+    values, kinds = dict(table), stage_kinds()
     kind = values.pop("kind", None)
-    kinds = stage_kinds()
+    if kind is None:
+        raise UserError(f"{where} kind: is missing; expected one of {', '.join(sorted(kinds))}")
     if kind not in kinds:
-        if kind is None:
-            raise UserError(f"{where} kind: is missing; expected one of {', '.join(sorted(kinds))}")
         raise UserError(f"{where} kind: got {kind}; {nearest(str(kind), kinds)}")
     made: Stage = _settings_of(kinds[kind], values, where)
     return made
@@ -48,21 +47,15 @@ def _is_required(field: Any) -> bool:
 
 def _value_of(hint: Any, value: Any, where: str) -> Any:
     """A value of TOML as a field's type: a table becomes the settings that the field takes, a list a tuple."""
-    base = get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
-    alternatives = get_args(base) if get_origin(base) is UnionType else (base,)
-    if isinstance(value, dict) and (section := next((one for one in alternatives if is_dataclass(one)), None)):
+    section = next((one for one in (hint, *get_args(hint)) if isinstance(one, type) and is_dataclass(one)), None)
+    if isinstance(value, dict) and section:
         return _section_of(section, value, where)
     try:
-        if isinstance(value, list):
-            value = tuple(value)
-        elif isinstance(value, int) and not isinstance(value, bool) and base is float:
-            value = float(value)
-        plain = [one for one in alternatives if not is_dataclass(one)]
-        if plain:
-            check_shape(list(value) if isinstance(value, tuple) else value, functools.reduce(lambda a, b: a | b, plain))
-        validate_setting(where, value, hint)
+        check_shape(value, hint)
     except ValueError as error:
         raise UserError(f"{where}: {error}") from error
+    value = msgspec.convert(value, hint)
+    validate_setting(where, value, hint)
     return value
 
 
@@ -75,13 +68,18 @@ def _section_of(section: Any, table: dict[str, Any], where: str) -> Any:
     return _settings_of(section, table, where)
 
 
-def table_of(settings: Stage) -> dict[str, Any]:
+def table_of(settings: Any) -> dict[str, Any]:
     """The TOML table of a stage: its kind, the stages below, and the settings that differ from their defaults."""
-    table: dict[str, Any] = {"kind": settings.kind} | ({"of": _as_toml(settings.of)} if settings.of else {})
-    for field in fields(settings):  # type: ignore[arg-type]
+    return {"kind": settings.kind} | _changed(settings)
+
+
+def _changed(settings: Any) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for field in fields(settings):
         value = getattr(settings, field.name)
-        if field.name != "of" and (_is_required(field) or value != _default(field)):
+        if _is_required(field) or value != _default(field):
             table[field.name] = _as_toml(value)
+    table |= table.pop("hyperparameters", {})
     return table
 
 
@@ -90,9 +88,6 @@ def _default(field: Any) -> Any:
 
 
 def _as_toml(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        table = asdict(value)
-        table |= table.pop("hyperparameters", {})
-        defaults = {field.name: _default(field) for field in fields(value) if not _is_required(field)}
-        return {key: _as_toml(one) for key, one in table.items() if key not in defaults or one != defaults[key]}
+    if is_dataclass(value):
+        return _changed(value)
     return list(value) if isinstance(value, tuple) else value

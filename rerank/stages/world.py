@@ -1,11 +1,12 @@
 """World: a collection, and what is made of its documents once for all stages: the index and the vectors."""
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -38,6 +39,22 @@ SEARCHES_BEFORE_ROUNDING = 4
 MEASURED = 100
 """Queries that measure the recall of an index."""
 
+Made = TypeVar("Made")
+
+
+def once(make: Callable[["World", str], Made]) -> Callable[["World", str], Made]:
+    """What a method makes with an encoder, made once for a world and those that know other queries."""
+
+    @functools.wraps(make)
+    def kept(self: "World", name: str) -> Made:
+        key = make.__name__, name
+        if key not in self._made:
+            self._made[key] = make(self, name)
+        made: Made = self._made[key]
+        return made
+
+    return kept
+
 
 @dataclass(frozen=True)
 class World:
@@ -55,11 +72,7 @@ class World:
     queries: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
     runs: dict[Any, Run] = field(default_factory=dict, repr=False)
-    _encoders: dict[str, "BiEncoder"] = field(default_factory=dict, repr=False)
-    _stores: dict[str, EmbeddingStore] = field(default_factory=dict, repr=False)
-    _indexes: dict[str, VectorIndex | None] = field(default_factory=dict, repr=False)
-    _matchers: dict[str, LateInteraction] = field(default_factory=dict, repr=False)
-    _rounded: dict[str, "RoundedVectors | None"] = field(default_factory=dict, repr=False)
+    _made: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False)
     _searches: dict[str, int] = field(default_factory=dict, repr=False)
     _query_vectors: dict[tuple[str, str], np.ndarray] = field(default_factory=dict, repr=False)
     _words: dict[str, list[str]] = field(default_factory=dict, repr=False)
@@ -94,25 +107,23 @@ class World:
             found[document.doc_id] = kept[document.doc_id] = [word.term for word in find_words(document.text, language)]
         return [found[doc_id] or [] for doc_id in doc_ids]
 
+    @once
     def encoder(self, name: str) -> "BiEncoder":
         """The bi-encoder of a name or folder, on the device of the settings. Raises UserError if it is none."""
-        if name not in self._encoders:
-            from rerank.models.bi_encoder import BiEncoder  # loads torch
+        from rerank.models.bi_encoder import BiEncoder  # loads torch
 
-            precision = self.config.training.precision
-            self._encoders[name] = BiEncoder.load(self.place_of(name), device=self._device(), precision=precision)
-        return self._encoders[name]
+        precision = self.config.training.precision
+        return BiEncoder.load(self.place_of(name), device=self._device(), precision=precision)
 
+    @once
     def late_interaction(self, name: str) -> LateInteraction:
         """The late interaction of an encoder with the documents. Raises UserError if it cannot be opened."""
-        if name not in self._matchers:
-            from rerank.models.late_interaction import TokenEncoder, is_multi_vector, open_multi_vector  # load torch
+        from rerank.models.late_interaction import TokenEncoder, is_multi_vector, open_multi_vector  # load torch
 
-            place, precision = self.place_of(name), self.config.training.precision
-            is_trained = is_multi_vector(place)
-            encoder = open_multi_vector(place, self._device(), precision) if is_trained else self.encoder(name)
-            self._matchers[name] = open_late_interaction(TokenEncoder(encoder, is_trained), self.texts, self.folder)
-        return self._matchers[name]
+        place, precision = self.place_of(name), self.config.training.precision
+        is_trained = is_multi_vector(place)
+        encoder = open_multi_vector(place, self._device(), precision) if is_trained else self.encoder(name)
+        return open_late_interaction(TokenEncoder(encoder, is_trained), self.texts, self.folder)
 
     def _device(self) -> str:
         from rerank.training.device import select_device  # loads torch
@@ -123,15 +134,20 @@ class World:
         """Where a model is: the folder that it was copied to, or its name."""
         return self.places.get(model, model)
 
+    @once
     def vectors(self, name: str) -> EmbeddingStore:
         """The vectors of the documents by a bi-encoder, made unless the folder has them."""
-        if name not in self._stores:
-            self._stores[name] = open_vectors(self.encoder(name), self.texts, self.folder)
-        return self._stores[name]
+        return open_vectors(self.encoder(name), self.texts, self.folder)
 
-    def vectors_folder(self, name: str) -> Path:
-        """The folder of the vectors of a bi-encoder."""
-        return vectors_folder(self.encoder(name), self.texts, self.folder)
+    def made_with(self, name: str) -> list[Path]:
+        """The folders of what the stages of this world have made of the documents with an encoder."""
+        places = []
+        if ("late_interaction", name) in self._made:
+            places.append(self.late_interaction(name).store.folder)
+        if ("vectors", name) in self._made:
+            vectors = vectors_folder(self.encoder(name), self.texts, self.folder)
+            places += [vectors, index_folder(vectors)]
+        return [place for place in places if place.exists()]
 
     def query_vectors(self, name: str, queries: Mapping[str, str]) -> dict[str, np.ndarray]:
         """query_id to its (dimensions,) vector by a bi-encoder, of the queries that have text."""
@@ -161,28 +177,27 @@ class World:
 
     def _rounded_vectors(self, name: str) -> "RoundedVectors | None":
         """The rounded vectors of a bi-encoder, if they are faster; None for the first searches, which may be all."""
+        self._searches[name] = self._searches.get(name, 0) + 1
+        return self._rounded(name) if self._searches[name] > SEARCHES_BEFORE_ROUNDING else None
+
+    @once
+    def _rounded(self, name: str) -> "RoundedVectors | None":
         from rerank.tasks.rounded_vectors import rounded_if_faster  # loads torch
 
-        searches = self._searches[name] = self._searches.get(name, 0) + 1
-        if searches > SEARCHES_BEFORE_ROUNDING and name not in self._rounded:
-            self._rounded[name] = rounded_if_faster(self.vectors(name))
-        return self._rounded.get(name)
+        return rounded_if_faster(self.vectors(name))
 
+    @once
     def _index(self, name: str) -> VectorIndex | None:
         """The index of the vectors of a bi-encoder, made unless the folder has it; None if they are too few for one."""
-        if name not in self._indexes:
-            documents, place = self.vectors(name), self.vectors_folder(name)
-            wanted = len(documents) >= INDEXED_FROM
-            if wanted and not can_index():
-                log.info(
-                    f"{len(documents):,} documents: faiss would find vectors sooner: pip install 'ir-rerank[index]'"
-                )
-            self._indexes[name] = (
-                open_index(index_folder(place), documents, lambda: self._measured(name))
-                if wanted and can_index()
-                else None
-            )
-        return self._indexes[name]
+        documents = self.vectors(name)
+        if len(documents) < INDEXED_FROM:
+            return None
+        if not can_index():
+            install = "pip install 'ir-rerank[index]'"
+            log.info(f"{len(documents):,} documents: faiss would find vectors sooner: {install}")
+            return None
+        place = index_folder(vectors_folder(self.encoder(name), self.texts, self.folder))
+        return open_index(place, documents, lambda: self._measured(name))
 
     def _measured(self, name: str) -> np.ndarray:
         """The vectors that the recall of an index is measured with: of queries, or else of documents."""

@@ -69,6 +69,3 @@ def test_what_a_stage_needs_and_does_not_have_is_one_line(here, tmp_path):
         STAGES["run"].open(world, tmp_path).rank({"new": "a query"}, [])
     with pytest.raises(UserError, match=r"adapter\.safetensors: not the matrix of a query adapter"):
         STAGES["query-adapter"].open(world, tmp_path)
-    (tmp_path / "weights.json").write_text("[1.0, -1.0]")
-    with pytest.raises(UserError, match=r"weights\.json: expected weights of 0 or more"):
-        STAGES["fusion"].open(world, tmp_path)

@@ -1,0 +1,82 @@
+"""What stages share that rank the first documents of the stage below, and leave the others below these."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rerank.config import TrainingSettings
+from rerank.data.candidates import select_candidates
+from rerank.data.types import Candidates, Fold, Run
+from rerank.evaluation.fusion import place_above
+from rerank.evaluation.weights import some_queries
+from rerank.stages.base import Ranker, Stage, below, loss_settings
+from rerank.stages.world import World
+from rerank.utils.progress import log
+
+if TYPE_CHECKING:
+    from rerank.tasks.small_models import Kind, SmallModelTask
+
+SMALL_TRAINING = TrainingSettings(epochs=8, lists_per_epoch=256, lists_per_step=8, head_lr=1e-3)
+"""How small models are trained by default."""
+
+
+class Reranking(Stage):
+    """The settings of a stage that ranks the first `depth` documents of one other."""
+
+    def check(self) -> None:
+        """Raises ValueError unless one stage is below, and as `Stage.check`."""
+        if len(below(self)) != 1:
+            raise ValueError("expected one stage, whose documents it ranks")
+        super().check()
+
+
+class ListRanker(Ranker):
+    """Ranks the documents of the stage below: the first `settings.depth` of them come first, by `scores`."""
+
+    settings: Any
+
+    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
+        (first,) = below
+        query_ids = [query_id for query_id, text in queries.items() if text.strip() and first.get(query_id)]
+        lists = select_candidates(first, {}, self.settings.depth, query_ids, keep_scores=True)
+        return place_above(self.scores(queries, lists), first)
+
+    def scores(self, queries: Mapping[str, str], lists: Mapping[str, Candidates]) -> Run:
+        """The scores of these candidates by query_id, which have the standardised scores of the stage below."""
+        raise NotImplementedError
+
+
+def lists_to_tune(settings: Any, query_ids: Iterable[str], first: Run) -> list[Candidates]:
+    """The first documents of the stage below for some of these queries, which choose a weight."""
+    some = some_queries([query_id for query_id in query_ids if first.get(query_id)])
+    return list(select_candidates(first, {}, settings.depth, some, keep_scores=True).values())
+
+
+def train(
+    settings: Any,
+    world: World,
+    fold: Fold,
+    candidates: Mapping[str, Candidates],
+    model: Any,
+    kind: "Kind",
+    folder: Path,
+    prepare: "Callable[[SmallModelTask], None]" = lambda task: None,
+) -> Any:
+    """A small model trained on the candidates of a fold's training queries; validation queries choose the epoch.
+
+    None if there is no relevant document to learn from. `prepare` is called before the training.
+    """
+    from rerank.tasks.small_models import SmallModelTask, can_learn, train_small_model  # loads torch
+    from rerank.training.device import open_accelerator
+
+    qrels, shared = world.collection.qrels, world.config.training
+    if not can_learn(fold, candidates, qrels):
+        what = "no query to learn from or to validate with has a relevant document"
+        log.info(f"{settings.kind}: {what} of {settings.of}")
+        return None
+    accelerator = open_accelerator(device=shared.device)
+    own = settings.lists, replace(settings.training, seed=shared.seed), settings.below_weight, accelerator.device
+    task = SmallModelTask(fold, candidates, qrels, model, kind, *own)
+    prepare(task)
+    return train_small_model(task, loss_settings(settings.loss), folder, accelerator)
