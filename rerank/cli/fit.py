@@ -60,7 +60,8 @@ def fit(
         Where cross-encoders are fitted: local, ray, or ray://HOST:10001.
     """
     check_path("--cross-encoder", cross_encoder)
-    from rerank.pipelines.evidence import evidence_table
+    from rerank.evaluation.tables.table import render
+    from rerank.pipelines.evidence import as_table
     from rerank.pipelines.fit import fit as fit_pipeline
     from rerank.pipelines.folder import read_evidence
     from rerank.pipelines.pipeline import Pipeline
@@ -78,5 +79,5 @@ def fit(
         budget=milliseconds(budget),
         engine=on,
     ).fitted.folder
-    print_result(evidence_table(read_evidence(folder)))
+    print_result(render(as_table(read_evidence(folder))))
     print_result(folder)

@@ -16,7 +16,7 @@ def verify(folder: FilePath) -> None:
     from rerank.pipelines.folder import is_pipeline
 
     if is_pipeline(folder):
-        from rerank.pipelines.verify import verify_pipeline
+        from rerank.pipelines.evidence import verify_pipeline
 
         table, holds = verify_pipeline(folder)
     else:

@@ -28,6 +28,8 @@ Parts = Mapping[str, tuple[str, ...]]
 """Name of a part -> its query ids."""
 Ranking = tuple[str, frozenset[str]]
 """The queries of a part, ranked by stages that were fitted without some parts."""
+Fit = tuple[str, frozenset[str]]
+"""A stage that is fitted without some parts."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class CrossFitting:
     parts: Parts
     queries: Mapping[str, str]
     folder: Path
-    _rankers: dict[tuple[str, frozenset[str]], Ranker] = field(default_factory=dict, repr=False)
+    _rankers: dict[Fit, Ranker] = field(default_factory=dict, repr=False)
     _runs: dict[tuple[str, str, frozenset[str]], Run] = field(default_factory=dict, repr=False)
 
     def run(self, name: str, part: str, without: frozenset[str] = frozenset()) -> Run:
@@ -67,14 +69,13 @@ class CrossFitting:
 
     def ranker(self, name: str, without: frozenset[str] = frozenset()) -> Ranker:
         """A stage that was fitted without these parts; it is fitted unless the folder has it."""
-        settings = self.stages[name]
-        key = name, without if self.learns(name) else frozenset()
+        key = self._key(name, without)
         if key not in self._rankers:
             place = self.place(*key)
-            if (place / "fitted").exists():
-                self._rankers[key] = settings.open(self.world, place / "fitted")
-            else:
-                self._rankers[key] = self._fit(name, key[1], place)
+            fitted = (place / "fitted").exists()
+            self._rankers[key] = (
+                self.stages[name].open(self.world, place / "fitted") if fitted else self._fit(*key, place)
+            )
         return self._rankers[key]
 
     def place(self, name: str, without: frozenset[str]) -> Path:
@@ -86,22 +87,19 @@ class CrossFitting:
 
         Stages that are fitted once a part, as cross-encoders are, are fitted on the Ray cluster `engine`, if it is one.
         """
-        plan: dict[tuple[str, frozenset[str]], None] = {}
-        for part in tested:
-            for name in self.stages:
-                self._plan(name, frozenset({part}), plan)
-                for other in () if self.is_expensive(name) else self.parts:
-                    self._plan(name, frozenset({part, other}), plan)
-        names = list(self.stages)
-        in_order = sorted(plan, key=lambda key: names.index(key[0]))
-        on_cluster = [name for name in names if engine != LOCAL and self.stages[name].learns == "expensively"]
-        for name, without in progress(in_order, len(in_order), "fitting stages"):
+        fits: dict[Fit, None] = {}
+        for name in self.stages:
+            for part in tested:
+                for other in [part] if self.is_expensive(name) else self.parts:
+                    fits[self._key(name, frozenset({part, other}))] = None
+        on_cluster = [name for name in self.stages if engine != LOCAL and self.stages[name].learns == "expensively"]
+        for name, without in progress(fits, len(fits), "fitting stages"):
             if name in on_cluster:
                 on_cluster.remove(name)  # all of its fits at once, after those of the stages below
-                self._fit_on_cluster([key for key in in_order if key[0] == name], engine)
+                self._fit_on_cluster([fit for fit in fits if fit[0] == name], engine)
             self.ranker(name, without)
 
-    def _fit_on_cluster(self, fits: Sequence[tuple[str, frozenset[str]]], engine: str) -> None:
+    def _fit_on_cluster(self, fits: Sequence[Fit], engine: str) -> None:
         missing = [fit for fit in fits if not (self.place(*fit) / "fitted").exists()]
         if not missing:
             return
@@ -115,16 +113,8 @@ class CrossFitting:
                 f"{len(failed)} of {len(missing)} fits of {name} failed: {self.place(name, without).name}: {error}"
             )
 
-    def _plan(self, name: str, without: frozenset[str], plan: dict[tuple[str, frozenset[str]], None]) -> None:
-        """Adds a fit to the plan, after those that it needs."""
-        settings, key = self.stages[name], (name, without if self.learns(name) else frozenset())
-        if key in plan:
-            return
-        for one in below(settings):
-            for _, without_too in self._lessons(*key)[1]:
-                self._plan(one, without_too, plan)
-            self._plan(one, key[1], plan)
-        plan[key] = None
+    def _key(self, name: str, without: frozenset[str]) -> Fit:
+        return name, without if self.learns(name) else frozenset()
 
     def learns(self, name: str) -> bool:
         """Whether the ranking of a stage depends on judgments: it learns, or a stage below it does."""
@@ -193,7 +183,7 @@ def _fit_in_process(
     parts: Parts,
     queries: Mapping[str, str],
     folder: Path,
-    fit: tuple[str, frozenset[str]],
+    fit: Fit,
 ) -> None:
     """Fits a stage in another process, which opens the world."""
     CrossFitting(stages, World.open(config).knowing(queries), parts, queries, folder).ranker(*fit)

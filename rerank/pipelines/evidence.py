@@ -1,14 +1,17 @@
-"""The evidence of a fitted pipeline: what each stage is worth, on queries that it did not learn from."""
+"""What each stage is worth, on queries that it did not learn from, and which one answers."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from rerank.data.trec import read_run
+from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.significance import bootstrap_intervals, mean_and_error, paired_test
 from rerank.evaluation.tables.table import Table, cells, format_mean, render
-from rerank.evaluation.weights import Values
+from rerank.evaluation.weights import Values, is_ahead
+from rerank.pipelines.folder import RUNS, load_fitted, read_evidence
 from rerank.pipelines.graph import prefix
 from rerank.stages.base import Stage, below
 
@@ -18,71 +21,77 @@ LEGEND = (
 )
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What the stages of a pipeline are worth.
+def choose(values: Mapping[str, Values], costly: Collection[str] = ()) -> str:
+    """The last stage, unless one of the others is ahead of it by more than 1.5 standard errors; then the best of these.
+
+    `values` are name -> the values of its ranking by query, in the order of the stages; of equal stages the first is
+    taken. The differences are those over the queries that both have. So chance does not choose among stages that are
+    alike, as it does with the best mean of a few queries. A stage of `costly`, one with a cross-encoder, takes many
+    times as long for a query: it is taken only if it is ahead of the best of the others.
+    """
+    cheap = {name: of for name, of in values.items() if name not in costly}
+    chosen = next(iter(values))
+    if cheap:
+        last = list(cheap.values())[-1]
+        good = {name: fmean(of.values()) for name, of in cheap.items() if of == last or is_ahead(of, last)}
+        chosen = max(good, key=good.__getitem__)
+    for name, of in values.items():
+        if name in costly and is_ahead(of, values[chosen]):
+            chosen = name
+    return chosen
+
+
+def evidence_of(
+    measure: str,
+    stages: Mapping[str, Stage],
+    answer: str,
+    ms: Mapping[str, float],
+    budget: float | None,
+    values: Mapping[str, Values],
+    nested: Values,
+    trained_on: int,
+) -> dict[str, Any]:
+    """The record of what the stages of a pipeline are worth, as JSON has it.
 
     `values` are name of the stage -> its values by query; `nested` has those of the stage that the other queries chose,
     {} without judgments. `ms` are the milliseconds that each stage alone takes for a query; `budget`, if there is one,
     was the most that a query may take.
     """
+    mean, se = _mean(nested)
+    rows = []
+    for name, settings in stages.items():
+        learned = trained_on if settings.learns != "nothing" else 0
+        own = values.get(name, {})
+        row: dict[str, Any] = {"name": name, "kind": settings.kind, "of": list(below(settings))}
+        row |= dict(zip(("mean", "se"), _mean(own), strict=True))
+        row |= _gain(own, [values[one] for one in below(settings) if values.get(one)])
+        row |= {"ms": total_ms(stages, name, ms) if name in ms else None, "own_ms": ms.get(name)}
+        rows.append(row | {"trained_on": learned, "kept": name in prefix(stages, answer)})
+    return {
+        "measure": measure,
+        "answer": answer,
+        "budget": budget,
+        "queries": len(nested),
+        "nested": {"mean": mean, "se": se},
+        "stages": rows,
+        "values": {name: dict(of) for name, of in values.items()} | {"nested": dict(nested)},
+    }
 
-    measure: str
-    stages: Mapping[str, Stage]
-    answer: str
-    kept: tuple[str, ...]
-    values: Mapping[str, Values]
-    nested: Values
-    trained_on: int
-    ms: Mapping[str, float]
-    budget: float | None = None
 
-    def record(self) -> dict[str, Any]:
-        """The evidence as JSON has it."""
-        mean, se = _mean(self.nested)
-        return {
-            "measure": self.measure,
-            "answer": self.answer,
-            "budget": self.budget,
-            "queries": len(self.nested),
-            "nested": {"mean": mean, "se": se},
-            "stages": [self._row(name) for name in self.stages],
-            "values": {name: dict(of) for name, of in self.values.items()} | {"nested": dict(self.nested)},
-        }
-
-    def _row(self, name: str) -> dict[str, Any]:
-        of = self.values.get(name, {})
-        mean, se = _mean(of)
-        row: dict[str, Any] = {
-            "name": name,
-            "kind": self.stages[name].kind,
-            "of": list(below(self.stages[name])),
-            "mean": mean,
-            "se": se,
-            **dict.fromkeys(("gain", "low", "high", "p")),
-            "ms": total_ms(self.stages, name, self.ms) if name in self.ms else None,
-            "own_ms": self.ms.get(name),
-            "trained_on": self.trained_on if self.stages[name].learns != "nothing" else 0,
-            "kept": name in self.kept,
-        }
-        names = [one for one in below(self.stages[name]) if self.values.get(one)]
-        if of and names:
-            best = max((self.values[one] for one in names), key=lambda values: fmean(values.values()))
-            differences = [value - best[query_id] for query_id, value in of.items()]
-            ((low, high),) = bootstrap_intervals([differences])
-            p = paired_test(list(of.values()), [best[query_id] for query_id in of])
-            row |= {"gain": fmean(differences), "low": _number(low), "high": _number(high), "p": _number(p)}
-        return row
+def _gain(values: Values, others: Sequence[Values]) -> dict[str, float | None]:
+    """The mean difference to the best of the stages below, with its interval and p-value."""
+    if not values or not others:
+        return dict.fromkeys(("gain", "low", "high", "p"))
+    best = max(others, key=lambda of: fmean(of.values()))
+    differences = [value - best[query_id] for query_id, value in values.items()]
+    ((low, high),) = bootstrap_intervals([differences])
+    p = paired_test(list(values.values()), [best[query_id] for query_id in values])
+    return {"gain": fmean(differences), "low": _number(low), "high": _number(high), "p": _number(p)}
 
 
 def total_ms(stages: Mapping[str, Stage], name: str, ms: Mapping[str, float]) -> float:
     """The milliseconds of a query up to a stage: those of the stages that it needs, and its own."""
     return sum(ms.get(one, 0.0) for one in prefix(stages, name))
-
-
-def evidence_table(record: Mapping[str, Any]) -> str:
-    """The record of an evidence as text."""
-    return render(as_table(record))
 
 
 def as_table(record: Mapping[str, Any]) -> Table:
@@ -97,14 +106,11 @@ def as_table(record: Mapping[str, Any]) -> Table:
         state = "answers" if row["name"] == record["answer"] else "" if row["kept"] else "left out"
         shown = row["name"] if row["name"] == row["kind"] else f"{row['name']} ({row['kind']})"
         ms = "" if row["ms"] is None else f"{row['ms']:.1f}"
-        trained = str(row["trained_on"] or "")
-        rows.append(
-            cells([shown, ", ".join(row["of"]), _shown(row["mean"], row["se"]), gain, interval, p, ms, trained, state])
-        )
-    budget = record.get("budget")
+        of, mean, trained = ", ".join(row["of"]), _shown(row["mean"], row["se"]), str(row["trained_on"] or "")
+        rows.append(cells([shown, of, mean, gain, interval, p, ms, trained, state]))
     notes = []
-    if budget is not None:
-        notes.append(f"Chosen among the stages that answer within {budget:g} ms.")
+    if record["budget"] is not None:
+        notes.append(f"Chosen among the stages that answer within {record['budget']:g} ms.")
     if record.get("older_documents"):
         notes.append("Measured on older documents: `rerank update` has taken in those of now.")
     if record["nested"]["mean"] is None:
@@ -127,3 +133,22 @@ def _mean(values: Values) -> tuple[float | None, float | None]:
 def _number(value: float) -> float | None:
     """JSON has no NaN."""
     return None if math.isnan(value) else value
+
+
+def verify_pipeline(folder: Path) -> tuple[str, bool]:
+    """The evidence of a folder as text, and whether the runs of its stages still have these means.
+
+    Raises UserError if a file, the documents or an encoder has changed.
+    """
+    fitted, record = load_fitted(folder), read_evidence(folder)
+    qrels, differences = fitted.world.collection.qrels, []
+    for row in record.get("stages", []):
+        name, file = row["name"], folder / RUNS / f"{row['name']}.run"
+        if row["mean"] is not None and file.is_file():
+            values = values_of(read_run(file), qrels, list(record["values"][name]), record["measure"])
+            mean = fmean(values.values()) if values else math.nan
+            if not abs(mean - row["mean"]) < 1e-9:
+                differences.append(f"{name}: its run has {mean:.4f}, the evidence has {row['mean']:.4f}\n")
+    table = render(as_table(record)) if record else ""
+    end = "".join(differences) or "Everything that is recorded holds.\n"
+    return f"{table}\n{end}", not differences

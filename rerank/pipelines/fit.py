@@ -17,10 +17,9 @@ from rerank.data.types import Run
 from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.weights import MEASURE
-from rerank.pipelines.choice import choose
 from rerank.pipelines.crossfit import CrossFitting, Parts
 from rerank.pipelines.defaults import ENCODER, check_encoder, default_stages
-from rerank.pipelines.evidence import Evidence, total_ms
+from rerank.pipelines.evidence import choose, evidence_of, total_ms
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.folder import RUNS, check_place, inputs_of, load_fitted, save_fitted
 from rerank.pipelines.graph import in_order, prefix
@@ -31,7 +30,7 @@ from rerank.stages.cross_encoder import CrossEncoder
 from rerank.stages.world import World
 from rerank.utils.cluster import LOCAL, expect_engine
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write
+from rerank.utils.files import short_hash
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
 
@@ -82,7 +81,10 @@ def fit(
     if pipeline is None:
         check_encoder(encoder)
     world = World.open(config)
-    stages = pipeline.stages if pipeline else _default_stages(world, encoder, cross_encoder)
+    if pipeline:
+        stages = pipeline.stages
+    else:
+        stages = in_order(default_stages(encoder, cross_encoder, world.texts.count()), one_answer=False)
     place = Path(out) if out else world.folder.path / "pipeline"
     check_place(place, "--out ")
     inputs = inputs_of(stages, world, measure) | {"budget": budget}
@@ -90,17 +92,13 @@ def fit(
         if place.exists() and is_portable(place) == portable and (fitted := _same(place, inputs, config)):
             log.info(f"{place}: is fitted on these judgments and documents already")
             return Pipeline.of(fitted)
-        work = place.parent / f"{place.name}.unfinished"
-        _begin(work, inputs)
+        unfinished = place.parent / f"{place.name}.unfinished"
+        work = unfinished / short_hash(json.dumps(inputs, sort_keys=True))
         fitted, evidence = _fit(stages, world, measure, budget, work, engine)
         fitted = replace(fitted, inputs=inputs, folder=place)
-        save_fitted(fitted, place, evidence.record(), work / RUNS, portable)
-        shutil.rmtree(work)
+        save_fitted(fitted, place, evidence, work / RUNS, portable)
+        shutil.rmtree(unfinished)
     return Pipeline.of(fitted)
-
-
-def _default_stages(world: World, encoder: str, cross_encoder: str) -> Mapping[str, Stage]:
-    return in_order(default_stages(encoder, cross_encoder, world.texts.count()), one_answer=False)
 
 
 def _same(place: Path, inputs: Mapping[str, Any], config: Config) -> Fitted | None:
@@ -113,50 +111,54 @@ def _same(place: Path, inputs: Mapping[str, Any], config: Config) -> Fitted | No
     return fitted if fitted.inputs == inputs else None
 
 
-def _begin(work: Path, inputs: Mapping[str, Any]) -> None:
-    """Makes the folder of an unfinished fit; removes that of other inputs."""
-    record = work / "inputs.json"
-    text = json.dumps(inputs, sort_keys=True)
-    if work.exists() and not (record.exists() and record.read_text(encoding="utf-8") == text):
-        log.info(f"{work}: begun with other judgments, documents or settings; it is removed")
-        shutil.rmtree(work)
-    if not work.exists():
-        work.mkdir(parents=True)
-        with atomic_write(record) as tmp:
-            tmp.write_text(text, encoding="utf-8")
-
-
 def _fit(
-    stages: Mapping[str, Stage], world: World, measure: str, budget: float | None, work: Path, engine: str
-) -> tuple[Fitted, Evidence]:
+    every: Mapping[str, Stage], world: World, measure: str, budget: float | None, work: Path, engine: str
+) -> tuple[Fitted, dict[str, Any]]:
+    """The stages that are kept, fitted, and the evidence of all; without judgments, the last stage that needs none."""
     collection = world.collection
     judged = [query_id for query_id in queries_to_train(collection) if collection.qrels.get(query_id)]
-    if len(judged) < FEWEST:
+    if len(judged) >= FEWEST:
+        stages, (parts, tested) = every, _parts(collection, judged)
+    else:
         log.info(f"{len(judged)} judged queries: too few to learn from; the stages that learn are left out")
-        return _unlearned(stages, world, measure, budget, work)
-    parts, tested = _parts(collection, judged)
+        stages, parts, tested, judged = _unlearned(every, world), {}, [], []
     queries = {query_id: collection.queries[query_id] for query_ids in parts.values() for query_id in query_ids}
     fitting = CrossFitting(stages, world.knowing(queries), parts, queries, work)
-    values: dict[str, dict[str, float]] = {name: {} for name in stages}
-    nested: dict[str, float] = {}
-    costly = [name for name in stages if any(one.kind == CrossEncoder.kind for one in prefix(stages, name).values())]
     fitting.fit_all(tested, engine)
-    every = {name: fitting.ranker(name, frozenset({tested[0]})) for name in stages}
-    ms = _times(Fitted(stages, fitting.world, every), queries)
+    rankers = {name: fitting.ranker(name, frozenset(tested[:1])) for name in stages}
+    ms = _times(Fitted(stages, fitting.world, rankers), queries or collection.queries)
     allowed = _within(budget, stages, ms)
+    costly = [name for name in stages if any(one.kind == CrossEncoder.kind for one in prefix(stages, name).values())]
+    values: dict[str, dict[str, float]] = {name: {} for name in stages if tested}
+    nested, answer = dict[str, float](), allowed[-1]
     for part in tested:
+        own = {name: _values(fitting, name, part, frozenset({part}), measure) for name in stages}
+        answer = choose({name: _inner_values(fitting, name, part, measure) for name in allowed}, costly)
+        log.info(f"part {part}: the other queries choose {answer}")
+        nested |= own[answer]
         for name in stages:
-            values[name] |= _values(fitting, name, part, frozenset({part}), measure)
-        chosen = choose({name: _inner_values(fitting, name, part, measure) for name in allowed}, costly)
-        log.info(f"part {part}: the other queries choose {chosen}")
-        nested |= {query_id: values[chosen][query_id] for query_id in values[chosen] if query_id in set(parts[part])}
-    answer = choose({name: values[name] for name in allowed}, costly) if len(tested) > 1 else chosen
+            values[name] |= own[name]
+    if len(tested) > 1:
+        answer = choose({name: values[name] for name in allowed}, costly)
+    for name in values:
+        run = fitting.runs(name, [(part, frozenset({part})) for part in tested])
+        if any(run.values()):
+            write_run(work / RUNS / f"{name}.run", run, name)
     kept = prefix(stages, answer)
-    rankers = {name: fitting.ranker(name) for name in kept}
-    pipeline = Fitted(kept, fitting.world, rankers, ms=ms)
-    evidence = Evidence(measure, stages, answer, tuple(kept), values, nested, len(judged), ms, budget)
-    _write_runs(fitting, tested)
-    return pipeline, evidence
+    pipeline = Fitted(kept, fitting.world, {name: fitting.ranker(name) for name in kept}, ms=ms)
+    return pipeline, evidence_of(measure, every, answer, ms, budget, values, nested, len(judged))
+
+
+def _unlearned(stages: Mapping[str, Stage], world: World) -> dict[str, Stage]:
+    """The stages that can rank without judgments."""
+    usable: dict[str, Stage] = {}
+    for name, settings in stages.items():
+        without = settings.unlearned()
+        if without.learns == "nothing" and all(one in usable for one in below(settings)):
+            usable[name] = without
+    if not usable:
+        raise UserError(f"{world.collection.source}: has too few judged queries, and every stage learns from them")
+    return usable
 
 
 def _parts(collection: Collection, judged: list[str]) -> tuple[Parts, list[str]]:
@@ -164,13 +166,14 @@ def _parts(collection: Collection, judged: list[str]) -> tuple[Parts, list[str]]
     if [fold.name for fold in collection.folds] == [SPLIT]:
         (split,) = collection.folds
         pool = [query_id for query_id in (*split.train, *split.valid) if collection.qrels.get(query_id)]
-        cut = make_folds(pool, max(3, min(FOLDS - 1, len(pool) // 2)))
-        return {"test": split.test} | {fold.name: fold.test for fold in cut}, ["test"]
-    if collection.folds:
-        own = {fold.name: tuple(q for q in fold.test if q in set(judged)) for fold in collection.folds}
-        return own, list(own)
-    folds = {fold.name: fold.test for fold in make_folds(judged, max(3, min(FOLDS, len(judged) // 2)))}
-    return folds, list(folds)
+        return {"test": split.test} | _cut(pool, FOLDS - 1), ["test"]
+    known = set(judged)
+    own = {fold.name: tuple(q for q in fold.test if q in known) for fold in collection.folds} or _cut(judged, FOLDS)
+    return own, list(own)
+
+
+def _cut(query_ids: list[str], most: int) -> dict[str, tuple[str, ...]]:
+    return {fold.name: fold.test for fold in make_folds(query_ids, max(3, min(most, len(query_ids) // 2)))}
 
 
 def _values(fitting: CrossFitting, name: str, part: str, without: frozenset[str], measure: str) -> dict[str, float]:
@@ -205,28 +208,6 @@ def _within(budget: float | None, stages: Mapping[str, Stage], ms: Mapping[str, 
     return allowed
 
 
-def _unlearned(
-    stages: Mapping[str, Stage], world: World, measure: str, budget: float | None, work: Path
-) -> tuple[Fitted, Evidence]:
-    """The last stage that can answer without judgments."""
-    usable: dict[str, Stage] = {}
-    for name, settings in stages.items():
-        names = below(settings)
-        if hasattr(settings, "unlearned"):
-            settings = settings.unlearned()
-        if settings.learns == "nothing" and all(one in usable for one in names):
-            usable[name] = settings
-    if not usable:
-        raise UserError(f"{world.collection.source}: has too few judged queries, and every stage learns from them")
-    fitting = CrossFitting(usable, world, {}, {}, work)
-    every = Fitted(usable, world, {name: fitting.ranker(name) for name in usable})
-    ms = _times(every, world.collection.queries)
-    answer = _within(budget, usable, ms)[-1]
-    kept = prefix(usable, answer)
-    pipeline = replace(every, stages=kept, rankers={name: every.rankers[name] for name in kept}, ms=ms)
-    return pipeline, Evidence(measure, stages, answer, tuple(kept), {}, {}, 0, ms, budget)
-
-
 def _times(pipeline: Fitted, queries: Mapping[str, str]) -> dict[str, float]:
     """The milliseconds that each stage takes for a query: the median over some queries, asked one by one."""
     rows: list[list[float]] = []
@@ -241,11 +222,3 @@ def _times(pipeline: Fitted, queries: Mapping[str, str]) -> dict[str, float]:
         rows.append([])
         pipeline.rank_all({query_id: f"{text} "}, timed)  # with a space, the world has not kept the vector of the text
     return {name: median(column) for name, column in zip(pipeline.stages, zip(*rows, strict=True), strict=False)}
-
-
-def _write_runs(fitting: CrossFitting, tested: list[str]) -> None:
-    """Writes the run of each stage, of queries that it did not learn from."""
-    for name in fitting.stages:
-        run = fitting.runs(name, [(part, frozenset({part})) for part in tested])
-        if any(run.values()):
-            write_run(fitting.folder / RUNS / f"{name}.run", run, name)

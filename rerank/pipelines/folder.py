@@ -153,7 +153,7 @@ def load_fitted(
     if not is_pipeline(folder):
         raise UserError(NO_PIPELINE.format(folder))
     manifest = read_manifest(folder / MANIFEST, "pipeline")
-    facts = manifest["pipeline"]
+    facts, portable = manifest["pipeline"], is_portable(folder)
     if changed := list(changes(folder, manifest["files"])):
         raise UserError(f"{folder}: changed since it was written: {changed[0]}; fit the pipeline again")
     settings = CollectionSettings(**facts["collection"])
@@ -161,13 +161,11 @@ def load_fitted(
     home = CollectionFolder(Path(os.path.normpath(folder / facts["folder"])))
     config = Config(
         collection=settings,
-        first_stage=FirstStageSettings(index=facts["index"]),
+        first_stage=FirstStageSettings(index="own" if portable else facts["index"]),
         training=TrainingSettings(device=device, precision=precision),
         output=OutputSettings(folder=str(home.path.parent)),
     )
-    if is_portable(folder):
-        home, config = CollectionFolder(folder), replace(config, first_stage=FirstStageSettings(index="own"))
-    if is_portable(folder) and not new_documents:
+    if portable and not new_documents:
         collection = kept_collection(folder, facts["name"], facts["documents"])
     else:
         collection = open_settings(settings)
@@ -179,8 +177,9 @@ def load_fitted(
             f"{folder}: fitted on other documents than those of {settings.source} now; `rerank update {folder}` takes "
             "these, `rerank fit` learns from them too"
         )
-    for name, recorded in facts["encoders"].items():
-        if _encoders(stages, world).get(name) != recorded:
+    now = _encoders(stages, world)
+    for name in facts["encoders"]:
+        if now.get(name) != facts["encoders"][name]:
             raise UserError(
                 f"{folder}: fitted with other files of the encoder {name} than those of now; run `rerank fit` again"
             )

@@ -27,22 +27,21 @@ def in_order(stages: Mapping[str, Stage], where: str = "pipeline", one_answer: b
     for name, settings in stages.items():
         _check_stage(name, settings, stages, f"{where}: stage {name}")
     ordered: dict[str, Stage] = {}
-    while left := {name: settings for name, settings in stages.items() if name not in ordered}:
-        ready = {name: settings for name, settings in left.items() if all(one in ordered for one in below(settings))}
+    while left := [name for name in stages if name not in ordered]:
+        ready = [name for name in left if all(one in ordered for one in below(stages[name]))]
         if not ready:
             raise UserError(f"{where}: stages {', '.join(left)} need each other; expected no circle")
-        name, settings = next(iter(ready.items()))
-        ordered[name] = settings
-    used = {one for settings in stages.values() for one in below(settings)}
-    answers = [name for name in ordered if name not in used]
+        ordered[ready[0]] = stages[ready[0]]
     if not one_answer:
         return ordered
+    used = {one for settings in stages.values() for one in below(settings)}
+    answers = [name for name in ordered if name not in used]
     if len(answers) > 1:
         raise UserError(
             f"{where}: stages {', '.join(answers)} are below no other, so that each could answer; expected one: fuse "
             "them, or leave the others out"
         )
-    return {name: ordered[name] for name in [*(name for name in ordered if name != answers[0]), answers[0]]}
+    return {name: stages[name] for name in [*(name for name in ordered if name != answers[0]), answers[0]]}
 
 
 def _check_stage(name: str, settings: Stage, stages: Mapping[str, Stage], where: str) -> None:
@@ -66,11 +65,10 @@ def _check_stage(name: str, settings: Stage, stages: Mapping[str, Stage], where:
 
 def prefix(stages: Mapping[str, Stage], answer: str) -> dict[str, Stage]:
     """The stages that a stage needs to answer, and itself, in their order."""
-    needed, waiting = set(), [answer]
-    while waiting:
-        name = waiting.pop()
-        needed.add(name)
-        waiting += [one for one in below(stages[name]) if one not in needed]
+    needed = {answer}
+    for name in reversed(list(stages)):
+        if name in needed:
+            needed |= set(below(stages[name]))
     return {name: settings for name, settings in stages.items() if name in needed}
 
 
@@ -80,10 +78,9 @@ def read_pipeline(path: Path, flag: str = "--pipeline ") -> dict[str, Stage]:
     Raises UserError for a file that is missing or not TOML, and for stages that are no pipeline (see `in_order`).
     """
     tables = read_toml(path, flag)
-    for key in tables:
-        if key != "stages":
-            raise UserError(f"{path}: [{key}]: expected tables [stages.NAME] alone")
-    stages = tables.get("stages", {})
+    stages = tables.pop("stages", {})
+    if tables:
+        raise UserError(f"{path}: [{next(iter(tables))}]: expected tables [stages.NAME] alone")
     if not isinstance(stages, dict) or not all(isinstance(table, dict) for table in stages.values()):
         raise UserError(f"{path}: stages: expected tables [stages.NAME]")
     made = {name: stage_of(table, f"{path}: [stages.{name}]") for name, table in stages.items()}

@@ -1,19 +1,18 @@
 """Opens what answers questions: the folder of a fitted pipeline, or a cross-encoder that re-ranks BM25's candidates."""
 
-from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rerank.config import Config, flag_name, sections, validate
+from rerank.config import Config, validate
 from rerank.data.trec import ranked
-from rerank.data.types import Run
 from rerank.jobs.int8 import DOCUMENTS, QUERIES, Sample, evenly_spaced
 from rerank.models.reranker import Reranker
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.folder import is_pipeline, load_fitted
+from rerank.pipelines.graph import prefix
 from rerank.pipelines.pipeline import Pipeline
 from rerank.retrieval.words import find_words
-from rerank.stages.base import Ranker
+from rerank.stages.base import Ranker, below
 from rerank.stages.bm25 import BM25
 from rerank.stages.cross_encoder import CrossEncoder, CrossEncoderRanker, RankPassages
 from rerank.stages.world import World
@@ -21,13 +20,6 @@ from rerank.tasks.collection import as_trained, expect_text, open_trained_on
 from rerank.training.open_reranker import open_reranker
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
-
-UNCHANGED = {
-    f"{section}.{key}": (value,) for section, values in sections(Config()).items() for key, value in values.items()
-} | {"collection.source": ("", Config().collection.source), "first_stage.depth": (50, Config().first_stage.depth)}
-"""The values of settings that nobody has changed: commands have defaults of their own for two."""
-ACTING = ("training.device", "training.precision")
-"""Settings that act with a fitted pipeline, too."""
 
 
 def open_pipeline(path: str, config: Config) -> Pipeline:
@@ -44,17 +36,13 @@ def open_pipeline(path: str, config: Config) -> Pipeline:
     return pipeline
 
 
-def load_beside(config: Config, folder: Path, acts: Collection[str] = ()) -> Fitted:
+def load_beside(config: Config, folder: Path) -> Fitted:
     """The fitted pipeline of a folder, on the device and in the precision of the settings.
 
-    Raises UserError for any other setting that is changed and not among those that `acts`: a pipeline has its own.
+    Raises UserError for settings of another collection.
     """
-    for section, values in sections(config).items():
-        for key, value in values.items():
-            name = f"{section}.{key}"
-            if value not in UNCHANGED.get(name, ()) and name not in (*ACTING, *acts):
-                flag = "--collection" if name == "collection.source" else flag_name(section, key)
-                raise UserError(f"{flag} {value}: of no effect: {folder} has its own settings; leave it out")
+    if (source := config.collection.source) not in ("", Config().collection.source):
+        raise UserError(f"--collection {source}: of no effect: {folder} has its own settings; leave it out")
     return load_fitted(folder, config.training.device, config.training.precision)
 
 
@@ -87,18 +75,20 @@ def bm25_and(model: Reranker, checkpoint: str, config: Config) -> Pipeline:
     return Pipeline.of(Fitted({"bm25": bm25, "cross-encoder": answer}, world, rankers))
 
 
+def _cross_encoders(fitted: Fitted) -> dict[str, CrossEncoderRanker]:
+    return {name: ranker for name, ranker in fitted.rankers.items() if isinstance(ranker, CrossEncoderRanker)}
+
+
 def cross_encoder_of(pipeline: Pipeline) -> Reranker | None:
     """The last cross-encoder of a fitted pipeline; None if it has none."""
-    found = [ranker.reranker for ranker in pipeline.fitted.rankers.values() if isinstance(ranker, CrossEncoderRanker)]
-    return found[-1] if found else None
+    found = list(_cross_encoders(pipeline.fitted).values())
+    return found[-1].reranker if found else None
 
 
 def served_by(pipeline: Pipeline, rank_passages: RankPassages) -> Pipeline:
     """The pipeline with a function in the place of its last cross-encoder, for one query at a time."""
-    model, rankers = cross_encoder_of(pipeline), dict(pipeline.fitted.rankers)
-    for name, ranker in rankers.items():
-        if isinstance(ranker, CrossEncoderRanker) and ranker.reranker is model:
-            rankers[name] = replace(ranker, rank_elsewhere=rank_passages)
+    name, ranker = list(_cross_encoders(pipeline.fitted).items())[-1]
+    rankers = {**pipeline.fitted.rankers, name: replace(ranker, rank_elsewhere=rank_passages)}
     return Pipeline.of(replace(pipeline.fitted, rankers=rankers))
 
 
@@ -110,14 +100,11 @@ def candidates_of(pipeline: Pipeline) -> Sample | None:
     except UserError:  # a collection that is searched needs documents alone
         return None
     queries = {query_id: known[query_id] for query_id in evenly_spaced(list(known), QUERIES)}
-    names = [name for name, ranker in fitted.rankers.items() if isinstance(ranker, CrossEncoderRanker)]
+    names = list(_cross_encoders(fitted))
     if not queries or not names:
         return None
-
-    def rank(ranker: Ranker, queries: Mapping[str, str], under: Sequence[Run]) -> Run:
-        return under[0] if isinstance(ranker, CrossEncoderRanker) else ranker.rank(queries, under)
-
-    found = fitted.rank_all(queries, rank)[names[-1]]
+    (first,) = below(fitted.stages[names[-1]])
+    found = replace(fitted, stages=prefix(fitted.stages, first)).rank_all(queries)[first]
     documents = {
         query_id: {document.doc_id: document.text for document in world.texts.get(ranked(found[query_id])[:DOCUMENTS])}
         for query_id in queries

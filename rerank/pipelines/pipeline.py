@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.data.types import Hit, Run
-from rerank.pipelines.fitted import Fitted
+from rerank.pipelines.fitted import Fitted, search
 from rerank.pipelines.folder import check_place, load_fitted, save_fitted
 from rerank.pipelines.graph import as_toml, in_order, read_pipeline
-from rerank.pipelines.search import search
 from rerank.pipelines.transformer import make_transformer
 from rerank.stages.base import Stage, below
 from rerank.utils.errors import UserError

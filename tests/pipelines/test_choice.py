@@ -4,7 +4,7 @@ import pytest
 
 from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.weights import is_ahead
-from rerank.pipelines.choice import choose
+from rerank.pipelines.evidence import choose
 
 
 def by_query(*values):
