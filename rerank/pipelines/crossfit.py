@@ -178,12 +178,7 @@ class CrossFitting:
 
 
 def _fit_in_process(
-    config: Config,
-    stages: Mapping[str, Stage],
-    parts: Parts,
-    queries: Mapping[str, str],
-    folder: Path,
-    fit: Fit,
+    config: Config, stages: Mapping[str, Stage], parts: Parts, queries: Mapping[str, str], folder: Path, fit: Fit
 ) -> None:
     """Fits a stage in another process, which opens the world."""
     CrossFitting(stages, World.open(config).knowing(queries), parts, queries, folder).ranker(*fit)

@@ -22,7 +22,7 @@ from rerank.pipelines.defaults import ENCODER, check_encoder, default_stages
 from rerank.pipelines.evidence import choose, evidence_of, total_ms
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.folder import RUNS, check_place, inputs_of, load_fitted, save_fitted
-from rerank.pipelines.graph import in_order, prefix
+from rerank.pipelines.graph import prefix
 from rerank.pipelines.pipeline import Pipeline
 from rerank.pipelines.portable import is_portable
 from rerank.stages.base import Ranker, Stage, below
@@ -81,10 +81,7 @@ def fit(
     if pipeline is None:
         check_encoder(encoder)
     world = World.open(config)
-    if pipeline:
-        stages = pipeline.stages
-    else:
-        stages = in_order(default_stages(encoder, cross_encoder, world.texts.count()), one_answer=False)
+    stages = (pipeline or Pipeline(default_stages(encoder, cross_encoder, world.texts.count()))).stages
     place = Path(out) if out else world.folder.path / "pipeline"
     check_place(place, "--out ")
     inputs = inputs_of(stages, world, measure) | {"budget": budget}

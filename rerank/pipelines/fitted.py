@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rerank.data.queries import check_query
 from rerank.data.trec import ranked
-from rerank.data.types import Document, Hit, Marked, Run
+from rerank.data.types import Hit, Marked, Run
 from rerank.retrieval.words import find_words, snippet
 from rerank.stages.base import Ranker, Stage, below
 from rerank.stages.cross_encoder import CrossEncoderRanker
@@ -18,7 +18,6 @@ from rerank.stages.world import World
 
 if TYPE_CHECKING:
     from rerank.models.reranker import BestPassage
-    from rerank.tasks.late_interaction import LateInteraction
 
 QUERY = "query"
 """The id of the query that is asked."""
@@ -69,13 +68,9 @@ class Fitted:
 def search(
     pipeline: Fitted, query: str, top: int = 10, budget: float | None = None, explain: bool = False
 ) -> list[Hit]:
-    """The best `top` documents for a query, best first; [] if no stage finds one.
+    """See `Pipeline.search`; [] if no stage finds a document. Neither logs nor errors have the query.
 
-    To `explain` is to find the matches of a hit, if a stage compares tokens; they are marked in its snippet, which is
-    where most of them are. With a `budget` of milliseconds, the last stage that ends in time answers
-    (`Fitted.rank_all`); it is the last of `stages` of a hit. A snippet is of the passage that a cross-encoder scored
-    highest, if one answers, and otherwise of the whole text. Raises UserError for a query without text. Neither logs
-    nor errors have the query.
+    A snippet is of the passage that a cross-encoder scored highest, if one answers, and otherwise of the whole text.
     """
     check_query(query)
     world = pipeline.world
@@ -94,19 +89,21 @@ def search(
     doc_ids = ranked(answer)[:top]
     language = world.config.collection.language
     terms = {word.term for word in find_words(query, language)}
-    matcher = _matcher(pipeline, runs) if explain else None
+    matchers = [one.matcher for name in runs if isinstance(one := pipeline.rankers[name], LateInteractionRanker)]
     ranks = {name: {d: rank for rank, d in enumerate(ranked(run.get(QUERY, {})), 1)} for name, run in runs.items()}
     documents = list(world.texts.get(doc_ids))
-    found = matcher.matches(query, documents) if matcher else [{}] * len(documents)
+    found = matchers[-1].matches(query, documents) if matchers and explain else [{}] * len(documents)
     hits = []
     for rank, (document, pairs) in enumerate(zip(documents, found, strict=True), 1):
-        doc_id = document.doc_id
-        begin, end = _place(document, passages.get(doc_id))
+        doc_id, begin, end = document.doc_id, 0, len(document.body)
+        if passage := passages.get(doc_id):
+            before = len(document.text) - len(document.body)  # the title, which is shown already
+            begin, end = max(0, passage.begin - before), max(0, passage.end - before)
         matches = _without_stop_words(pairs, language)
         matched = terms.union(*matches.values())
         title = snippet(document.title, matched, language)
         part = snippet(document.body[begin:end], matched, language)
-        if doc_id not in passages:
+        if not passage:
             begin, end = _place_of_snippet(part.text, document.body)
         text = Marked(document.body, ((begin, end),) if begin < end else ())
         of_stages = {
@@ -114,13 +111,6 @@ def search(
         }
         hits.append(Hit(doc_id, rank, answer[doc_id], title, part, of_stages, text, tuple(matches)))
     return hits
-
-
-def _matcher(pipeline: Fitted, runs: Mapping[str, Run]) -> "LateInteraction | None":
-    """The late interaction of the last stage with one that has ranked; None without."""
-    rankers = [pipeline.rankers[name] for name in runs]
-    found = [ranker.matcher for ranker in rankers if isinstance(ranker, LateInteractionRanker)]
-    return found[-1] if found else None
 
 
 def _without_stop_words(matches: Mapping[str, str], language: str) -> dict[tuple[str, str], set[str]]:
@@ -131,14 +121,6 @@ def _without_stop_words(matches: Mapping[str, str], language: str) -> dict[tuple
         if terms and find_words(word, language):
             found[word, match] = terms
     return found
-
-
-def _place(document: Document, passage: "BestPassage | None") -> tuple[int, int]:
-    """Where a passage begins and ends in the body; without one, the body. The title before it is shown already."""
-    if passage is None:
-        return 0, len(document.body)
-    before = len(document.text) - len(document.body)
-    return max(0, passage.begin - before), max(0, passage.end - before)
 
 
 def _place_of_snippet(shown: str, body: str) -> tuple[int, int]:

@@ -69,11 +69,7 @@ def _encoders(stages: Mapping[str, Stage], world: World) -> dict[str, str]:
 
 
 def save_fitted(
-    pipeline: Fitted,
-    folder: Path,
-    evidence: Mapping[str, Any] | None = None,
-    runs: Path | None = None,
-    portable: bool = False,
+    pipeline: Fitted, folder: Path, evidence: Mapping[str, Any] = {}, runs: Path | None = None, portable: bool = False
 ) -> None:
     """Writes a fitted pipeline, which replaces the folder, with all that it needs if it is `portable`."""
     world, rankers = pipeline.world, pipeline.rankers
@@ -82,7 +78,7 @@ def save_fitted(
             (tmp / STAGES / name).mkdir(parents=True)
             ranker.save(tmp / STAGES / name)
         (tmp / PIPELINE).write_text(as_toml(pipeline.stages), encoding="utf-8")
-        (tmp / EVIDENCE).write_text(json.dumps(evidence or {}, indent=1, ensure_ascii=False), encoding="utf-8")
+        (tmp / EVIDENCE).write_text(json.dumps(evidence, indent=1, ensure_ascii=False), encoding="utf-8")
         if runs is not None and runs.is_dir():
             shutil.copytree(runs, tmp / RUNS)
         about = {"type": "retriever", "format": "rerank_pipeline", "package_hint": "ir-rerank"}
@@ -171,7 +167,7 @@ def load_fitted(
         collection = open_settings(settings)
     places = {name: _from(folder, place) for name, place in facts["places"].items()}
     world = World(config, collection, home, places=places)
-    stages = read_pipeline(folder / PIPELINE, "")
+    stages = read_pipeline(folder / PIPELINE)
     if not new_documents and world.texts.fingerprint != facts["documents"]:
         raise UserError(
             f"{folder}: fitted on other documents than those of {settings.source} now; `rerank update {folder}` takes "

@@ -15,12 +15,12 @@ from rerank.utils.parameters import Pattern
 NAME = Pattern(r"[\w=+-][\w.=+-]*", "letters, digits and . = + - _ only", longest=100)
 
 
-def in_order(stages: Mapping[str, Stage], where: str = "pipeline", one_answer: bool = True) -> dict[str, Stage]:
+def in_order(stages: Mapping[str, Stage], where: str = "pipeline") -> dict[str, Stage]:
     """The stages, each after those below it and otherwise in their order; the last one answers.
 
     Raises UserError, which begins with `where`, for a pipeline without stages, a name that is no file name, a stage
     below that does not exist, a circle, a kind that takes another number of stages, and several stages that no other
-    one uses: one alone can answer, unless `one_answer` is False.
+    one uses: one alone can answer.
     """
     if not stages:
         raise UserError(f"{where}: has no stage; expected one or more")
@@ -32,8 +32,6 @@ def in_order(stages: Mapping[str, Stage], where: str = "pipeline", one_answer: b
         if not ready:
             raise UserError(f"{where}: stages {', '.join(left)} need each other; expected no circle")
         ordered[ready[0]] = stages[ready[0]]
-    if not one_answer:
-        return ordered
     used = {one for settings in stages.values() for one in below(settings)}
     answers = [name for name in ordered if name not in used]
     if len(answers) > 1:
@@ -72,12 +70,12 @@ def prefix(stages: Mapping[str, Stage], answer: str) -> dict[str, Stage]:
     return {name: settings for name, settings in stages.items() if name in needed}
 
 
-def read_pipeline(path: Path, flag: str = "--pipeline ") -> dict[str, Stage]:
+def read_pipeline(path: Path) -> dict[str, Stage]:
     """The stages of a TOML file: a table [stages.NAME] for each, with `kind`, `of` and the fields of that kind.
 
     Raises UserError for a file that is missing or not TOML, and for stages that are no pipeline (see `in_order`).
     """
-    tables = read_toml(path, flag)
+    tables = read_toml(path)
     stages = tables.pop("stages", {})
     if tables:
         raise UserError(f"{path}: [{next(iter(tables))}]: expected tables [stages.NAME] alone")

@@ -35,7 +35,7 @@ class Pipeline:
     @classmethod
     def read(cls, path: str | Path) -> "Pipeline":
         """The pipeline of a TOML file, not fitted. Raises UserError as `graph.read_pipeline`."""
-        return cls(read_pipeline(Path(path), ""))
+        return cls(read_pipeline(Path(path)))
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto", precision: "Precision" = "auto") -> "Pipeline":

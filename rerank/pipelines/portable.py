@@ -38,16 +38,14 @@ def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[
     with (folder / DOCUMENTS / "corpus.jsonl").open("w", encoding="utf-8") as file:
         for doc_id, title, body in progress(texts.documents(), texts.count(), "copying documents"):
             file.write(json.dumps({"_id": doc_id, "title": title, "text": body}, ensure_ascii=False) + "\n")
+    queries, qrels = world.collection.queries, world.collection.qrels
     with (folder / DOCUMENTS / "queries.jsonl").open("w", encoding="utf-8") as file:
-        for query_id, text in world.collection.queries.items():
+        for query_id, text in queries.items():
             file.write(json.dumps({"_id": query_id, "text": text}, ensure_ascii=False) + "\n")
-    if world.collection.qrels:
+    if qrels:
+        rows = [f"{q}\t{doc_id}\t{grade}\n" for q in queries for doc_id, grade in qrels.get(q, {}).items()]
         (folder / DOCUMENTS / QRELS).parent.mkdir()
-        with (folder / DOCUMENTS / QRELS).open("w", encoding="utf-8") as file:
-            file.write("query-id\tcorpus-id\tscore\n")
-            for query_id in world.collection.queries:
-                for doc_id, grade in world.collection.qrels.get(query_id, {}).items():
-                    file.write(f"{query_id}\t{doc_id}\t{grade}\n")
+        (folder / DOCUMENTS / QRELS).write_text("query-id\tcorpus-id\tscore\n" + "".join(rows), encoding="utf-8")
     for name in models_of(stages):
         place = f"./{ENCODERS}/{short_hash(name)[:8]}-{re.sub(r'[^A-Za-z0-9.-]', '_', Path(name).name)[-60:]}"
         shutil.copytree(encoder_folder(world.place_of(name)), folder / place)

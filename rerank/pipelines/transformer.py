@@ -24,7 +24,6 @@ def make_transformer(pipeline: Fitted) -> Any:
         """Ranks topics: columns qid and query in, qid, query, docno, score and rank out."""
 
         def transform(self, inp: Any) -> Any:
-            """The results of the topics, best first."""
             import pandas as pd
 
             pt.validate.columns(inp, includes=["qid", "query"], context=self)

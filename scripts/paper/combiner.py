@@ -126,7 +126,7 @@ def compare(source: Path, encoder: str, folder: Path, depths: Sequence[int]) -> 
     collection = world.collection
     judged = [query_id for query_id in collection.queries if collection.qrels.get(query_id)]
     parts = {fold.name: fold.test for fold in make_folds(judged, 5)}
-    stages = in_order(default_stages(encoder, "", world.texts.count()), one_answer=False)
+    stages = in_order(default_stages(encoder, "", world.texts.count()))
     queries = {query_id: collection.queries[query_id] for query_id in judged}
     fitting = CrossFitting(stages, world.knowing(queries), parts, queries, folder / f"{source.name}-fits")
     fitting.fit_all(parts)
