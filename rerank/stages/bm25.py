@@ -20,7 +20,6 @@ from rerank.utils.progress import progress
 FILE = "bm25.json"
 K1, B = (0.6, 0.9, 1.2, 1.6, 2.0, 3.0), (0.2, 0.4, 0.6, 0.75, 0.9)
 """The values that are tried."""
-
 TUNED_DEPTH = 100
 """Documents of a query in the rankings that choose."""
 
@@ -60,9 +59,13 @@ class BM25(Stage):
             replace(self, k1=k1, b=b, depth=TUNED_DEPTH)
             for k1, b in dict.fromkeys([(self.k1, self.b), *itertools.product(K1, B)])
         ]
-        queries = {query_id: world.collection.queries[query_id] for query_id in judged}
-        runs = [_run(settings, world, queries) for settings in progress(tried, len(tried), "tuning BM25")]
-        values = [list(values_of(run, qrels, judged, MEASURE).values()) for run in runs]
+        queries = {**world.queries, **{query_id: world.collection.queries[query_id] for query_id in judged}}
+        values = []
+        for settings in progress(tried, len(tried), "tuning BM25"):
+            run = world.runs.setdefault(settings, {})  # kept for the other fits
+            missing = {query_id: text for query_id, text in queries.items() if query_id not in run}
+            run |= {query_id: {} for query_id in missing} | BM25Ranker(settings, world, world.index).rank(missing, [])
+            values.append(list(values_of(run, qrels, judged, MEASURE).values()))
         good = [tried[place] for place in almost_best(values)]
         chosen = min(good, key=lambda other: math.dist((other.k1 / 2, other.b), (self.k1 / 2, self.b)))
         return BM25Ranker(replace(self, k1=chosen.k1, b=chosen.b), world, world.index)
@@ -75,14 +78,6 @@ class BM25(Stage):
         return BM25Ranker(replace(self, **chosen), world, world.index)
 
 
-def _run(settings: BM25, world: World, queries: Mapping[str, str]) -> Run:
-    """The best documents of the queries, of which the world keeps the rankings."""
-    run = world.runs.setdefault(settings, {})
-    missing = {q: text for q, text in {**world.queries, **queries}.items() if q not in run}
-    run |= {query_id: {} for query_id in missing} | BM25Ranker(settings, world, world.index).rank(missing, [])
-    return run
-
-
 @dataclass(frozen=True)
 class BM25Ranker(Ranker):
     """Searches the index of a world with these settings."""
@@ -92,7 +87,6 @@ class BM25Ranker(Ranker):
     index: Path
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
-        """The best documents of each query that has a word of the index."""
         from rerank.retrieval.bm25 import Searcher  # starts Java when it is used
         from rerank.retrieval.rm3 import search_rm3
 
@@ -109,6 +103,5 @@ class BM25Ranker(Ranker):
         return {query_id: scores for query_id, scores in found.items() if scores}
 
     def save(self, folder: Path) -> None:
-        """Writes k1 and b, if judgments chose them."""
         if self.settings.tune:
             (folder / FILE).write_text(json.dumps({"k1": self.settings.k1, "b": self.settings.b}), encoding="utf-8")

@@ -111,7 +111,6 @@ class CrossEncoderRanker(Ranker):
     rank_elsewhere: RankPassages | None = None
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
-        """The documents of the stage below; the first `depth` of them are ranked, and come first."""
         (first,) = below
         first = {query_id: first[query_id] for query_id in queries if first.get(query_id)}
         if not first:

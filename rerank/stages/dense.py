@@ -38,8 +38,6 @@ class Dense(_OfVectors):
     """A bi-encoder of sentence-transformers: a hub name or a folder."""
     depth: Annotated[Whole, at_least(1)] = 1000
     """Documents of a query."""
-    exact: bool = False
-    """Whether every vector is compared, even if there are so many that an index would search them."""
     kind: ClassVar[str] = "dense"
 
 
@@ -60,8 +58,6 @@ class Feedback(_OfVectors):
     """Documents of a query that are taken as relevant."""
     depth: Annotated[Whole, at_least(1)] = 1000
     """Documents of a query."""
-    exact: bool = False
-    """Whether every vector is compared, even if there are so many that an index would search them."""
 
     def check(self) -> None:
         """Raises ValueError if no stage is named."""
@@ -81,7 +77,7 @@ class DenseRanker(Ranker):
         vectors = world.query_vectors(settings.encoder, queries)
         if isinstance(settings, Feedback):
             vectors = _with_feedback(vectors, below, world.vectors(settings.encoder), settings.documents)
-        return world.search(settings.encoder, vectors, settings.depth, settings.exact)
+        return world.search(settings.encoder, vectors, settings.depth)
 
 
 def _with_feedback(

@@ -77,13 +77,12 @@ class Fusion(Stage):
 
 @dataclass(frozen=True)
 class FusionRanker(Ranker):
-    """Fuses runs with these weights."""
+    """Fuses runs with these weights (`fuse_scores`)."""
 
     weights: Weights
     depth: int
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
-        """The best documents of each query by the weighted sum of its scores (`fuse_scores`)."""
         return first_documents(fuse_scores(below, self.weights), self.depth)
 
     def save(self, folder: Path) -> None:
@@ -143,13 +142,12 @@ class Features(Stage):
 
 @dataclass(frozen=True)
 class FeaturesRanker(Ranker):
-    """Ranks with a trained network; with the fusion alone if there is none."""
+    """Ranks the first documents of the fusion with a trained network; has the fusion alone if there is none."""
 
     settings: Features
     model: "FeatureMLP | None"
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
-        """The documents of the fusion of the stages below; the first `depth` of them are ranked, and come first."""
         fused = _fused(below)
         if self.model is None or not fused:
             return fused

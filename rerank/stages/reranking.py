@@ -72,8 +72,7 @@ def train(
 
     qrels, shared = world.collection.qrels, world.config.training
     if not can_learn(fold, candidates, qrels):
-        what = "no query to learn from or to validate with has a relevant document"
-        log.info(f"{settings.kind}: {what} of {settings.of}")
+        log.info(f"{settings.kind}: no query to learn from or to validate with has a relevant document below")
         return None
     accelerator = open_accelerator(device=shared.device)
     own = settings.lists, replace(settings.training, seed=shared.seed), settings.below_weight, accelerator.device

@@ -36,13 +36,9 @@ def _settings_of(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
         if key not in known:
             raise UserError(f"{where} {key}: no such setting; {nearest(key, known)}")
         given[key] = _value_of(hints[key], value, f"{where} {key}")
-    if missing := [name for name, field in known.items() if _is_required(field) and name not in given]:
+    if missing := [name for name, field in known.items() if _default(field) is MISSING and name not in given]:
         raise UserError(f"{where} {missing[0]}: is missing; expected a value")
     return kind(**given)
-
-
-def _is_required(field: Any) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
 
 
 def _value_of(hint: Any, value: Any, where: str) -> Any:
@@ -77,13 +73,14 @@ def _changed(settings: Any) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for field in fields(settings):
         value = getattr(settings, field.name)
-        if _is_required(field) or value != _default(field):
+        if value != _default(field):
             table[field.name] = _as_toml(value)
     table |= table.pop("hyperparameters", {})
     return table
 
 
 def _default(field: Any) -> Any:
+    """The default of a field; MISSING for one that is required."""
     return field.default_factory() if field.default_factory is not MISSING else field.default
 
 

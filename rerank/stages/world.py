@@ -162,13 +162,13 @@ class World:
                     kept.update(zip(missing, vectors, strict=True))
         return {query_id: kept[name, text] for query_id, text in texts.items()}
 
-    def search(self, name: str, vectors: Mapping[str, np.ndarray], depth: int, exact: bool = False) -> Run:
+    def search(self, name: str, vectors: Mapping[str, np.ndarray], depth: int) -> Run:
         """The best documents of each query by its vector, query_id to (dimensions,) of a bi-encoder.
 
-        Of `INDEXED_FROM` documents or more, those that an index finds are compared, unless the search is `exact`.
+        Of `INDEXED_FROM` documents or more, those that an index finds are compared.
         """
         documents = self.vectors(name)
-        if not exact and (index := self._index(name)):
+        if index := self._index(name):
             return dict(search_index(vectors, documents, depth, index))
         if len(vectors) == 1 and (rounded := self._rounded_vectors(name)):
             ((query_id, vector),) = vectors.items()
