@@ -66,8 +66,8 @@ def serve(
     """
     from rerank.pipelines.open import served_by
     from rerank.serving.app import make_app
-    from rerank.serving.bodies import Limits
     from rerank.serving.metrics import Metrics
+    from rerank.serving.requests import Limits
     from rerank.serving.search_page import Searches
     from rerank.serving.server import address_of, open_socket, read_keys, serve_until_interrupted
     from rerank.serving.service import Service

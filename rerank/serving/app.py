@@ -2,7 +2,6 @@
 
 import hmac
 import time
-from collections.abc import Callable
 from typing import Any
 
 from starlette.applications import Starlette
@@ -15,13 +14,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from rerank.runs.manifest import version
 from rerank.serving.dialects import PATHS
 from rerank.serving.metrics import Metrics
-from rerank.serving.refusals import Reason, RefusalError
+from rerank.serving.requests import RefusalError
 from rerank.serving.search_page import Searches
 from rerank.serving.service import Service
 
-PUBLIC = ("/health",)
-"""What needs no key: a supervisor asks whether the server is ready."""
-METRICS_TYPE = "text/plain; version=0.0.4"
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 """What TEI calls precisions."""
 
@@ -37,28 +33,27 @@ def make_app(
 
     `name` is the model's. If there are keys, a request needs one.
     """
+
+    def health(request: Request) -> Response:
+        healthy = service is None or service.engine.healthy
+        return Response() if healthy else RefusalError(503, "unhealthy").response()
+
+    def models(request: Request) -> Response:  # as OpenAI's clients read them
+        one = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "rerank"}
+        return JSONResponse({"object": "list", "data": [one]})
+
     routes = [Route(path, service.respond, methods=["POST"]) for path in PATHS] if service else []
     if searches:
         routes += [Route("/search", searches.respond, methods=["POST"]), Route("/", searches.page)]
-    gets: dict[str, Callable[[], Response]] = {
-        "/health": lambda: _health(service),
-        "/info": lambda: JSONResponse(_info(name, service)),
-        "/v1/models": lambda: JSONResponse(_models(name)),
-        "/metrics": lambda: Response(metrics.text(), media_type=METRICS_TYPE),
-    }
-    routes += [Route(path, _answering(answer)) for path, answer in gets.items()]
+    routes += [
+        Route("/health", health),
+        Route("/info", lambda request: JSONResponse(_info(name, service))),
+        Route("/v1/models", models),
+        Route("/metrics", lambda request: Response(metrics.text(), media_type="text/plain; version=0.0.4")),
+    ]
     handlers: dict[Any, Any] = {HTTPException: _no_such_path}
     app: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)
     return _guarded(app, keys, metrics) if keys else app
-
-
-def _answering(answer: Callable[[], Response]) -> Callable[[Request], Response]:
-    return lambda request: answer()
-
-
-def _health(service: Service | None) -> Response:
-    healthy = service is None or service.engine.healthy
-    return Response() if healthy else RefusalError(Reason.UNHEALTHY, "unhealthy").response()
 
 
 def _info(name: str, service: Service | None) -> dict[str, object]:
@@ -77,30 +72,24 @@ def _info(name: str, service: Service | None) -> dict[str, object]:
     return about
 
 
-def _models(name: str) -> dict[str, object]:
-    """The list of models as OpenAI's clients read it."""
-    one = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "rerank"}
-    return {"object": "list", "data": [one]}
-
-
-async def _no_such_path(request: Request, error: Exception) -> Response:
+async def _no_such_path(request: Request, error: HTTPException) -> Response:
     """404 and 405 as JSON."""
-    assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     what = "no such path" if error.status_code == 404 else f"expected {headers.get('Allow')}"
-    line = f"{request.method} {request.url.path[:100]}: {what}"
-    return JSONResponse({"error": line, "detail": line}, error.status_code, headers)
+    response = RefusalError(error.status_code, f"{request.method} {request.url.path[:100]}: {what}").response()
+    response.headers.update(headers)
+    return response
 
 
 def _guarded(app: ASGIApp, keys: tuple[str, ...], metrics: Metrics) -> ASGIApp:
-    """The application for requests with one of the keys; others get 401."""
+    """The application for requests with one of the keys; others get 401, but for `/health`, which supervisors ask."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         answer = app
-        if scope["type"] == "http" and scope["path"] not in PUBLIC and not _has_key(Request(scope), keys):
+        if scope["type"] == "http" and scope["path"] != "/health" and not _has_key(Request(scope), keys):
             metrics.keys_refused.inc()
-            reason = "Authorization: expected Bearer and a key of the server, or X-API-Key with one"
-            answer = RefusalError(Reason.UNAUTHORISED, reason).response()
+            line = "Authorization: expected Bearer and a key of the server, or X-API-Key with one"
+            answer = RefusalError(401, line).response()
         await answer(scope, receive, send)
 
     return guarded

@@ -12,22 +12,19 @@ import msgspec
 import numpy as np
 from scipy.special import expit
 
-from rerank.serving.bodies import Body, convert
-from rerank.serving.refusals import Reason, RefusalError
+from rerank.serving.requests import Body, RefusalError, convert
 
 PATHS = ("/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score")
 """Where requests for scores are answered."""
-SIDES = (("text_1", "text_2"), ("queries", "documents"))
-"""The names of the two sides of vLLM's pairs."""
-Texts = str | list[str]
+OTHER_NAMES = {"queries": "text_1", "documents": "text_2"}
+"""Other names of the two sides of vLLM's pairs."""
 
 
 class Question(NamedTuple):
     """(query, document) texts to score, and how the answer shows them.
 
     sigmoid: scores are mapped to 0 to 1; top_n: the number of results, None for all; shown: the documents as the
-    results repeat them, None if they do not; max_doc_tokens: the tokens kept of a document, None for the model's;
-    never_cut: the field that asks to refuse a text which is longer than the model takes, "" if it is cut.
+    results repeat them, None if they do not; max_doc_tokens: the tokens kept of a document, None for the model's.
     """
 
     pairs: list[tuple[str, str]]
@@ -35,7 +32,6 @@ class Question(NamedTuple):
     top_n: int | None = None
     shown: Sequence[Any] | None = None
     max_doc_tokens: int | None = None
-    never_cut: str = ""
 
 
 class Scored(NamedTuple):
@@ -63,10 +59,6 @@ class Scored(NamedTuple):
             for index in best_first
         ]
 
-    def usage(self) -> dict[str, int]:
-        """The tokens as most APIs count them."""
-        return {"prompt_tokens": self.tokens, "total_tokens": self.tokens}
-
 
 class TeiRequest(msgspec.Struct):
     """`POST /rerank` of Text Embeddings Inference, as in its openapi.json (1.8)."""
@@ -75,15 +67,12 @@ class TeiRequest(msgspec.Struct):
     texts: list[str]
     raw_scores: bool | None = None
     return_text: bool | None = None
-    truncate: bool | None = None
 
     def question(self) -> Question:
-        """Each text with the query, and how to answer."""
         return Question(
             [(self.query, text) for text in _some("texts", self.texts)],
             sigmoid=not self.raw_scores,
             shown=self.texts if self.return_text else None,
-            never_cut="truncate" if self.truncate is False else "",
         )
 
     def answer(self, scored: Scored) -> Any:
@@ -109,21 +98,18 @@ class JinaRequest(msgspec.Struct):
     return_documents: bool | None = None
     max_tokens_per_doc: Annotated[int, msgspec.Meta(ge=1)] | None = None
     max_doc_length: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    truncation: bool | None = None
     use_activation: bool | None = None
     version: ClassVar[str] = "1"
 
     def question(self) -> Question:
-        """Each document with the query, and how to answer; version 2 does not repeat documents unless it is asked."""
         texts = [one if isinstance(one, str) else one.text for one in _some("documents", self.documents)]
-        repeated = self.version == "1" if self.return_documents is None else self.return_documents
+        repeated = self.return_documents if self.return_documents is not None else self.version == "1"
         return Question(
             [(self.query, text) for text in texts],
             sigmoid=self.use_activation is not False,
             top_n=self.top_n or None,
             shown=[{"text": text} for text in texts] if repeated else None,
             max_doc_tokens=self.max_tokens_per_doc or self.max_doc_length,
-            never_cut="truncation" if self.truncation is False else "",
         )
 
     def answer(self, scored: Scored) -> Any:
@@ -148,27 +134,17 @@ class CohereRequest(JinaRequest):
 class ScoreRequest(msgspec.Struct):
     """vLLM's `POST /score`: one query is paired with every document; several with as many documents, one by one."""
 
-    text_1: Texts | None = None
-    text_2: Texts | None = None
-    queries: Texts | None = None
-    documents: Texts | None = None
+    text_1: str | list[str]
+    text_2: str | list[str]
     use_activation: bool | None = None
 
     def question(self) -> Question:
-        """The pairs, and how to answer."""
-        given = {names: (getattr(self, names[0]), getattr(self, names[1])) for names in SIDES}
-        complete = [(names, sides) for names, sides in given.items() if None not in sides]
-        if len(complete) != 1:
-            expected = ", or ".join(" and ".join(names) for names in SIDES)
-            raise RefusalError(Reason.INVALID, f"text_1, text_2: expected two lists of texts, {expected}")
-        ((names, sides),) = complete
-        queries, documents = (
-            _some(name, [side] if isinstance(side, str) else side) for name, side in zip(names, sides, strict=True)
-        )
-        if len(queries) not in (1, len(documents)):
-            got = f"{' and '.join(names)}: {len(queries)} and {len(documents)} texts"
-            raise RefusalError(Reason.INVALID, f"{got}; expected as many, or one and any number")
+        sides = {"text_1": self.text_1, "text_2": self.text_2}
+        queries, documents = (_some(name, [of] if isinstance(of, str) else of) for name, of in sides.items())
         queries = queries * len(documents) if len(queries) == 1 else queries
+        if len(queries) != len(documents):
+            got = f"text_1 and text_2: {len(queries)} and {len(documents)} texts"
+            raise RefusalError(422, f"{got}; expected as many, or one and any number")
         return Question(list(zip(queries, documents, strict=True)), sigmoid=self.use_activation is not False)
 
     def answer(self, scored: Scored) -> Any:
@@ -180,7 +156,7 @@ class ScoreRequest(msgspec.Struct):
 def request_of(path: str, body: Body) -> TeiRequest | JinaRequest | ScoreRequest:
     """The request of a JSON object to one of PATHS; raises RefusalError."""
     if path.endswith("/score"):
-        return convert(body, ScoreRequest)
+        return convert({OTHER_NAMES.get(name, name): value for name, value in body.items()}, ScoreRequest)
     if "documents" not in body and ("texts" in body or path == "/rerank"):
         return convert(body, TeiRequest)
     return convert(body, CohereRequest if path == "/v2/rerank" else JinaRequest)
@@ -189,7 +165,7 @@ def request_of(path: str, body: Body) -> TeiRequest | JinaRequest | ScoreRequest
 def _some(name: str, texts: list[Any]) -> list[Any]:
     """The texts of a field; raises RefusalError if there are none."""
     if not texts:
-        raise RefusalError(Reason.EMPTY, f"{name}: is empty, expected one text or more")
+        raise RefusalError(400, f"{name}: is empty, expected one text or more", "Empty")
     return texts
 
 
@@ -199,5 +175,5 @@ def _listed(scored: Scored) -> dict[str, Any]:
         "object": "list",
         "created": int(time.time()),
         "model": scored.model,
-        "usage": scored.usage(),
+        "usage": {"prompt_tokens": scored.tokens, "total_tokens": scored.tokens},
     }

@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 
@@ -11,11 +10,9 @@ import numpy as np
 from rerank.batches.batch import join_packed
 from rerank.models.text_scorer import PairScores, TextScorer, TokenisedPairs
 from rerank.serving.metrics import Metrics
-from rerank.serving.refusals import Reason, RefusalError
+from rerank.serving.requests import RefusalError
 from rerank.utils.progress import log
 
-RETRY_AFTER = 1
-"""Seconds after which a full queue may have space."""
 ENDED = "the model's thread has ended; start the server again"
 
 
@@ -23,19 +20,14 @@ class Job:
     """The pairs of one request, and their scores as they come.
 
     `outcome` gets the scores in the order of the request, or a RefusalError; a job whose outcome is cancelled is
-    scored no further.
+    scored no further. `tokens` are those of all passages, query and special tokens included.
     """
 
     def __init__(self, passages: TokenisedPairs) -> None:
         self.passages, self.outcome = passages, Future[PairScores]()
         self.longest, self.totals = passages.builder.sizes(passages.pairs)
-        self.left = len(passages.pairs)
+        self.left, self.tokens = len(passages.pairs), int(self.totals.sum())
         self.scores = PairScores(np.full(self.left, np.nan, np.float32), np.zeros((self.left, 2), np.int64))
-
-    @property
-    def tokens(self) -> int:
-        """The tokens of all passages, query and special tokens included."""
-        return int(self.totals.sum())
 
 
 Part = tuple[Job, list[int]]
@@ -70,19 +62,19 @@ class Engine:
             self._changed.notify_all()
         self._thread.join()
 
-    def check_room(self, documents: int = 1) -> None:
+    def _check_room(self, documents: int) -> None:
         """Raises RefusalError if this number of documents does not fit into the queue, or the thread has ended."""
-        with self._changed:
-            self._check_health()
-            if self.documents + documents > self._max_queue:
-                line = f"{self.documents} documents wait, {self._max_queue} is the limit (--max-queue)"
-                raise RefusalError(Reason.OVERLOADED, f"the queue is full: {line}", RETRY_AFTER)
+        if not self.healthy:
+            raise RefusalError(503, ENDED)
+        if self.documents + documents > self._max_queue:
+            line = f"{self.documents} documents wait, {self._max_queue} is the limit (--max-queue)"
+            raise RefusalError(429, f"the queue is full: {line}")
 
     @contextlib.contextmanager
     def room(self, documents: int) -> Iterator[None]:
-        """Counts a request and its documents as waiting, within the block; raises RefusalError as `check_room`."""
+        """Counts a request and its documents as waiting, within the block; raises RefusalError if there is no room."""
         with self._changed:
-            self.check_room(documents)
+            self._check_room(documents)
             self.documents, self.requests = self.documents + documents, self.requests + 1
         try:
             yield
@@ -93,16 +85,12 @@ class Engine:
     def submit(self, job: Job) -> Future[PairScores]:
         """Has a job scored, and gives its outcome; raises RefusalError if the thread has ended."""
         with self._changed:
-            self._check_health()
+            self._check_room(0)
             self._unfinished.add(job)
             self._waiting.append(job)
             self._changed.notify_all()
         job.outcome.add_done_callback(lambda outcome: self._unfinished.discard(job))
         return job.outcome
-
-    def _check_health(self) -> None:
-        if not self.healthy:
-            raise RefusalError(Reason.UNHEALTHY, ENDED)
 
     def _run(self) -> None:
         try:
@@ -114,13 +102,12 @@ class Engine:
             with self._changed:
                 self.healthy = False
             for job in list(self._unfinished):
-                _finish(job, RefusalError(Reason.UNHEALTHY, ENDED))
+                _finish(job, RefusalError(503, ENDED))
 
     def _next(self) -> list[Job]:
         """The jobs to score together; waits for one, and is empty when the engine stops."""
         with self._changed:
-            while not self._waiting and not self._stopping:
-                self._changed.wait()
+            self._changed.wait_for(lambda: self._waiting or self._stopping)
             taken, self._waiting = self._waiting, []
             return taken
 
@@ -130,21 +117,18 @@ class Engine:
         A chunk is cut when the one before it was scored: the budget may have shrunk, and jobs may have been cancelled.
         """
         pairs = [(job, place) for job in jobs for place in range(job.left)]
-        pending = deque(sorted(pairs, key=lambda pair: (-pair[0].longest[pair[1]], -pair[0].totals[pair[1]])))
-        while pending:
-            chunk: dict[Job, list[int]] = {}
-            filled = 0
-            while pending:
-                job, place = pending[0]
-                if not job.outcome.done():
-                    tokens = int(job.totals[place])
-                    if chunk and filled + tokens > self._scorer.max_tokens_per_forward:
-                        break
-                    chunk.setdefault(job, []).append(place)
-                    filled += tokens
-                pending.popleft()
-            if chunk:
+        chunk: dict[Job, list[int]] = {}
+        filled = 0
+        for job, place in sorted(pairs, key=lambda pair: (-pair[0].longest[pair[1]], -pair[0].totals[pair[1]])):
+            tokens = int(job.totals[place])
+            if chunk and filled + tokens > self._scorer.max_tokens_per_forward:
                 yield list(chunk.items())
+                chunk, filled = {}, 0
+            if not job.outcome.done():
+                chunk.setdefault(job, []).append(place)
+                filled += tokens
+        if chunk:
+            yield list(chunk.items())
 
     def _score(self, parts: Sequence[Part]) -> None:
         """Scores a chunk; if that fails, each job by itself, so that one does not fail for another."""
@@ -158,28 +142,28 @@ class Engine:
                 return
             # The message may have the text of a query in it.
             log.info(f"a request could not be scored: {type(error).__name__}")
-            failure = RefusalError(Reason.FAILED, f"the model could not score the documents: {type(error).__name__}")
+            failure = RefusalError(500, f"the model could not score the documents: {type(error).__name__}")
             _finish(parts[0][0], failure)
             return
-        tokens = sum(int(job.totals[places].sum()) for job, places in parts)
-        self._metrics.chunk(tokens, sum(len(places) for _, places in parts), len(parts))
+        self._metrics.chunk_requests.observe(len(parts))
         begin = 0
         for job, places in parts:
             end = begin + len(places)
+            self._metrics.documents.inc(len(places))
+            self._metrics.tokens.inc(int(job.totals[places].sum()))
             job.scores.scores[places], job.scores.best[places] = scored.scores[begin:end], scored.best[begin:end]
             begin = end
             job.left -= len(places)
             if not job.left and np.isfinite(job.scores.scores).all():
                 _finish(job, job.scores.take(job.passages.places))
             elif not job.left:
-                _finish(job, RefusalError(Reason.FAILED, "the model's score is not finite; is the checkpoint broken?"))
+                _finish(job, RefusalError(500, "the model's score is not finite; is the checkpoint broken?"))
 
 
 def _finish(job: Job, found: PairScores | RefusalError) -> None:
     """Gives a job its outcome, unless that was cancelled."""
-    if not job.outcome.set_running_or_notify_cancel():
-        return
-    if isinstance(found, RefusalError):
-        job.outcome.set_exception(found)
-    else:
-        job.outcome.set_result(found)
+    if job.outcome.set_running_or_notify_cancel():
+        if isinstance(found, RefusalError):
+            job.outcome.set_exception(found)
+        else:
+            job.outcome.set_result(found)

@@ -13,18 +13,18 @@ class Metrics:
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
-        counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
-        gauge = partial(Gauge, registry=registry)
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        histogram = partial(Histogram, registry=registry)
         self._requests = counter("rerank_requests", "Requests by path and HTTP status.", ["path", "status"])
         text = "Seconds from a request's headers to its answer, of requests that got scores."
         self._seconds = histogram("rerank_request_seconds", text, ["path"], buckets=SECONDS)
         self.clients_gone = counter("rerank_clients_gone", "Requests whose client went away first.")
         self.keys_refused = counter("rerank_keys_refused", "Requests without a key, or with a wrong one.")
-        self._documents = counter("rerank_documents", "Documents scored.")
+        self.documents = counter("rerank_documents", "Documents scored.")
         self.documents_cut = counter("rerank_documents_cut", "Documents longer than the tokens kept of one, cut there.")
-        self._tokens = counter("rerank_tokens", "Tokens scored, query and special tokens included.")
+        self.tokens = counter("rerank_tokens", "Tokens scored, query and special tokens included.")
         text = "Requests whose documents were scored in one pass."
-        self._chunk_requests = histogram("rerank_chunk_requests", text, buckets=REQUESTS)
+        self.chunk_requests = histogram("rerank_chunk_requests", text, buckets=REQUESTS)
         self.queue_documents = gauge("rerank_queue_documents", "Documents that wait or are being scored.")
         self.queue_requests = gauge("rerank_queue_requests", "Requests that wait or are being scored.")
         ProcessCollector(registry=registry)
@@ -34,12 +34,6 @@ class Metrics:
         self._requests.labels(path, str(status)).inc()
         if status == 200:
             self._seconds.labels(path).observe(seconds)
-
-    def chunk(self, tokens: int, documents: int, requests: int) -> None:
-        """The model has scored documents of some requests in one pass."""
-        self._tokens.inc(tokens)
-        self._documents.inc(documents)
-        self._chunk_requests.observe(requests)
 
     def text(self) -> bytes:
         """All metrics, in Prometheus' text format, version 0.0.4."""

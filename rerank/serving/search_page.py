@@ -8,11 +8,11 @@ and sends no address to other sites.
 import asyncio
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -21,10 +21,8 @@ from starlette.responses import HTMLResponse, Response
 
 from rerank.data.queries import check_query
 from rerank.data.types import Hit
-from rerank.serving.bodies import Body, Limits, convert
 from rerank.serving.metrics import Metrics
-from rerank.serving.refusals import Reason, RefusalError, log_error
-from rerank.serving.responses import Endpoint
+from rerank.serving.requests import Body, Endpoint, Limits, RefusalError, convert, log_error
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
@@ -34,8 +32,6 @@ LARGEST_BODY = 2**16
 """Bytes of a request; of a query, the model reads half of its input length at most."""
 MOST_WAITING = 16
 """Searches that may wait or run at once."""
-RETRY_AFTER = 1
-"""Seconds after which a search that waits may be done."""
 FOLDER = Path(__file__).parent
 CSS = (FOLDER / "search.css").read_text(encoding="utf-8")
 STYLE = base64.b64encode(hashlib.sha256(CSS.encode()).digest()).decode()
@@ -52,6 +48,12 @@ TEMPLATES = Environment(
 )
 
 
+class PageRequest(msgspec.Struct, rename={"first": "from"}):
+    """`GET /?query=…&from=11`: the rank of the first hit that the page shows."""
+
+    first: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = 1
+
+
 class SearchRequest(msgspec.Struct):
     """`POST /search`; explain: with rank and score of each stage, and the words that match."""
 
@@ -60,20 +62,14 @@ class SearchRequest(msgspec.Struct):
     explain: bool = False
 
 
-class Search(Protocol):
-    """Finds the best documents of a query; its errors must not have the query in them."""
-
-    def __call__(self, query: str, top: int, *, explain: bool) -> Sequence[Hit]:
-        """The best `top` documents, best first, with their matches if it is to explain them."""
-
-
 class Searches(Endpoint):
     """Searches a collection, one query after the other: Java keeps what it knows of a thread as long as that lives.
 
-    `search` may raise RefusalError; `collection` is the name that the page shows.
+    `search` finds documents by (query, top, explain=); it may raise RefusalError, and its errors must not have the
+    query in them. `collection` is the name that the page shows.
     """
 
-    def __init__(self, search: Search, collection: str, metrics: Metrics) -> None:
+    def __init__(self, search: Callable[..., Sequence[Hit]], collection: str, metrics: Metrics) -> None:
         super().__init__(Limits(max_body_bytes=LARGEST_BODY), metrics)
         self._search, self._collection = search, collection
         self._thread, self._waiting = ThreadPoolExecutor(1, thread_name_prefix="search"), 0
@@ -82,34 +78,34 @@ class Searches(Endpoint):
         """Ends the thread when what waits is done."""
         self._thread.shutdown()
 
-    def check_room(self) -> None:
-        """Raises RefusalError if too many searches wait."""
-        if self._waiting >= MOST_WAITING:
-            line = f"the queue is full: {self._waiting} wait, {MOST_WAITING} is the limit; try again"
-            raise RefusalError(Reason.OVERLOADED, line, RETRY_AFTER)
-
     async def page(self, request: Request) -> Response:
-        """`GET /` is the form, `GET /?query=…` the form with the hits; `&from=11` shows those from the eleventh on.
+        """The form, with the hits of a query if there is one.
 
         A request that is refused gets a line in the page, with the status of its reason: 422 for an empty query, 429
         where too many searches wait, 500 where a search fails.
         """
         query = request.query_params.get("query")
-        shown: dict[str, Any] = {"collection": self._collection, "query": query or "", "hits": None, "problem": ""}
         if query is None:
-            return _page(shown)
+            return self._page()
         try:
-            first = _first(request.query_params.get("from", "1"))
+            first = convert(dict(request.query_params), PageRequest).first
             found = await self._find(query, first + TOP, True)
         except RefusalError as refusal:
-            return _page(shown | {"problem": str(refusal)}, refusal)
-        shown |= {
-            "hits": found[first - 1 :][:TOP],
-            "first": first,
-            "before": max(1, first - TOP) if first > 1 else None,
-            "after": first + TOP if len(found) >= first + TOP else None,
+            return self._page(query, refusal)
+        before = max(1, first - TOP) if first > 1 else None
+        after = first + TOP if len(found) >= first + TOP else None
+        return self._page(query, hits=found[first - 1 :][:TOP], first=first, before=before, after=after)
+
+    def _page(self, query: str = "", refusal: RefusalError | None = None, hits: Any = None, **more: Any) -> Response:
+        shown = {
+            "css": CSS,
+            "collection": self._collection,
+            "query": query,
+            "hits": hits,
+            "problem": str(refusal or ""),
         }
-        return _page(shown)
+        content = TEMPLATES.get_template("search.html").render(shown, **more)
+        return HTMLResponse(content, refusal.status if refusal else 200, HEADERS | (refusal.headers if refusal else {}))
 
     async def answer(self, path: str, body: Body) -> Any:
         """{hits: [{doc_id, rank, score, title, snippet}], answered_by?}, best first; raises RefusalError.
@@ -127,8 +123,9 @@ class Searches(Endpoint):
         try:
             check_query(query)
         except UserError as error:
-            raise RefusalError(Reason.INVALID, str(error)) from None
-        self.check_room()
+            raise RefusalError(422, str(error)) from None
+        if self._waiting >= MOST_WAITING:
+            raise RefusalError(429, f"the queue is full: {MOST_WAITING} searches wait, which is the limit; try again")
         self._waiting += 1
         search = partial(self._search, query, top, explain=explain)
         try:
@@ -141,19 +138,7 @@ class Searches(Endpoint):
             log_error("a search failed", error)
         finally:
             self._waiting -= 1
-        raise RefusalError(Reason.FAILED, "the search failed; the log of the server says why")
-
-
-def _page(shown: dict[str, Any], refusal: RefusalError | None = None) -> HTMLResponse:
-    content = TEMPLATES.get_template("search.html").render(css=CSS, **shown)
-    return HTMLResponse(content, refusal.status if refusal else 200, HEADERS | (refusal.headers if refusal else {}))
-
-
-def _first(text: str) -> int:
-    """The rank of the first hit that a page shows; raises RefusalError for what is none."""
-    if not text.isdecimal() or len(text) > len(str(MOST)) or not 1 <= int(text) <= MOST:
-        raise RefusalError(Reason.INVALID, f"from: expected a whole number from 1 to {MOST}")
-    return int(text)
+        raise RefusalError(500, "the search failed; the log of the server says why")
 
 
 def _as_json(hit: Hit, explain: bool) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -13,40 +14,34 @@ from starlette.types import ASGIApp
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log, print_result
 
-BACKLOG = 2048
-"""Connections that wait to be accepted."""
-
 
 def open_socket(host: str, port: int) -> socket.socket:
     """A bound socket that does not listen yet; raises UserError for an address in use or not of this machine."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, UnicodeError) as error:
-        raise UserError(
-            f"--host {host}: no such address; expected 127.0.0.1, 0.0.0.0 or another of this machine"
-        ) from error
+        expected = "expected 127.0.0.1, 0.0.0.0 or another of this machine"
+        raise UserError(f"--host {host}: no such address; {expected}") from error
     bound = socket.socket(family, kind, protocol)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
     except OSError as error:
         bound.close()
-        raise UserError(
-            f"--host {host} --port {port}: {error.strerror}; take another with --port, 0 for any"
-        ) from error
+        line = f"--host {host} --port {port}: {error.strerror}; take another with --port, 0 for any"
+        raise UserError(line) from error
     return bound
 
 
 def read_keys(path: Path) -> tuple[str, ...]:
     """The keys in a file, one a line, without white space around them; raises UserError if a line has no key."""
+    expected = "expected a key on each line, of printable ASCII characters"
     try:
         keys = [line.strip() for line in path.read_text(encoding="ascii").strip().splitlines()]
-    except OSError as error:
-        raise UserError(f"--api-key-file {path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError:
-        keys = []
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--api-key-file {path}: cannot be read ({error}); {expected}") from error
     if not keys or not all(key and key.isprintable() and " " not in key for key in keys):
-        raise UserError(f"--api-key-file {path}: expected a key on each line, of printable ASCII characters")
+        raise UserError(f"--api-key-file {path}: {expected}")
     return tuple(keys)
 
 
@@ -63,16 +58,8 @@ def running(app: ASGIApp, bound: socket.socket) -> Iterator[threading.Event]:
     The block ends when the requests in flight are answered. It gives an event that is set if the server ends before.
     uvicorn logs nothing, as a line on a request may have content of it.
     """
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        lifespan="off",
-        backlog=BACKLOG,
-        server_header=False,
-    )
-    server, ended = uvicorn.Server(config), threading.Event()
+    quiet: dict[str, Any] = {"log_config": None, "log_level": "critical", "access_log": False, "server_header": False}
+    server, ended = uvicorn.Server(uvicorn.Config(app, lifespan="off", **quiet)), threading.Event()
 
     def serve() -> None:
         try:

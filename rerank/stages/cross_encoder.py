@@ -21,8 +21,8 @@ from rerank.utils.parameters import Whole, at_least
 if TYPE_CHECKING:
     from rerank.models.reranker import BestPassage, Reranker
 
-RankPassages = Callable[[str, Sequence[str], int | None, Sequence[float]], "list[BestPassage]"]
-"""What `Reranker.rank_passages` does: (query, texts, top, first-stage scores) -> the texts, best first."""
+RankPassages = Callable[..., "list[BestPassage]"]
+"""What `Reranker.rank_passages` does: (query, texts, first_scores=) -> the texts, best first."""
 
 
 @stage
@@ -122,7 +122,7 @@ class CrossEncoderRanker(Ranker):
         doc_ids = ranked(first)[: self.settings.depth]
         texts = [document.text for document in self.world.texts.get(doc_ids)]
         rank = self.rank_elsewhere or self.reranker.rank_passages
-        best = rank(query, texts, None, [first[doc_id] for doc_id in doc_ids])
+        best = rank(query, texts, first_scores=[first[doc_id] for doc_id in doc_ids])
         passages = {doc_ids[found.index]: found for found in best}
         scores = {doc_id: found.score for doc_id, found in passages.items()}
         return place_above({query_id: scores}, {query_id: first}), passages

@@ -8,7 +8,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rerank.serving import server as http
-from rerank.serving.service import Service
 from rerank.utils.errors import UserError
 from tests.support.paths import ROOT
 from tests.support.servers import BODIES, gated, in_threads, served, wait_until
@@ -77,7 +76,7 @@ def test_nothing_of_a_request_is_logged(reranker, caplog, capfd, monkeypatch):
             assert server.ask(f"{path}?q=amber", body).status == 200
             server.ask(path, {"query": "amber", "birch": []})
             server.ask(path, b"birch amber")
-        monkeypatch.setattr(Service, "_tokenise", lambda self, question: {}[question.pairs[0]])
+        monkeypatch.setattr(reranker.scorer, "tokenise_pairs", lambda pairs, tokens: {}[pairs[0]])
         for path, body in BODIES.items():
             broken = server.ask(path, body)
             assert broken.status == 500
@@ -98,7 +97,7 @@ def test_documents_of_any_length_are_kept_if_asked(reranker, monkeypatch):
     assert abs(expected[0] - expected[1]) > 1e-3
     with served(reranker) as server:
         body = {"query": "amber", "texts": [first + " fjord" * 300, first + " cedar" * 300], "raw_scores": True}
-        scores = {rank["index"]: rank["score"] for rank in server.ask("/rerank", body | {"truncate": False}).json}
+        scores = {rank["index"]: rank["score"] for rank in server.ask("/rerank", body).json}
     assert [scores[0], scores[1]] == pytest.approx(expected.tolist(), abs=1e-5)
 
 

@@ -30,26 +30,18 @@ def test_tei_ranks_texts_by_their_sigmoid_or_raw(server, raw, relevance):
     assert [rank["index"] for rank in answer.json] == best_first(relevance)
     assert [rank.keys() for rank in answer.json] == [{"index", "score"}] * len(DOCUMENTS)
     assert {rank["index"]: rank["score"] for rank in answer.json} == pytest.approx(dict(enumerate(relevance)), abs=1e-5)
-    asked = {"query": QUERY, "texts": DOCUMENTS, "raw_scores": True, "return_text": True, "truncate": None}
+    asked = {"query": QUERY, "texts": DOCUMENTS, "raw_scores": True, "return_text": True, "future": None}
     answer = server.ask("/rerank", asked).json
     assert {rank["index"]: rank["score"] for rank in answer} == pytest.approx(dict(enumerate(raw)), abs=1e-5)
     assert [rank["text"] for rank in answer] == [DOCUMENTS[rank["index"]] for rank in answer]
     assert max(raw) - min(raw) > 0.1
 
 
-def test_tei_refuses_a_text_that_would_be_cut_if_truncate_is_false(server, reranker):
-    long = " ".join(WORDS * 40)
-    asked = {"query": QUERY, "texts": ["amber", long]}
-    assert server.ask("/rerank", asked | {"truncate": True}).status == 200
+def test_documents_that_are_cut_are_counted(server):
+    asked = {"query": QUERY, "texts": ["amber", " ".join(WORDS * 40)]}
     cut = server.metric("rerank_documents_cut_total")
     assert server.ask("/rerank", asked).status == 200
     assert server.metric("rerank_documents_cut_total") == cut + 1
-    refused = server.ask("/rerank", asked | {"truncate": False})
-    assert (refused.status, refused.json["error_type"]) == (413, "Validation")
-    assert str(reranker.scorer.max_doc_tokens) in refused.json["error"]
-    assert server.ask("/rerank", {"query": "amber " * 30, "texts": ["a"], "truncate": False}).status == 413
-    assert server.ask("/rerank", {"query": QUERY, "texts": ["amber"], "truncate": False}).status == 200
-    assert server.ask("/v1/rerank", {"query": QUERY, "documents": [long], "truncation": False}).status == 413
 
 
 def test_tei_says_what_is_served(server, reranker):

@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from rerank.serving.bodies import Limits
 from rerank.serving.engine import Engine, Job
 from rerank.serving.metrics import Metrics
-from rerank.serving.refusals import RefusalError
+from rerank.serving.requests import Limits, RefusalError
 from tests.support.servers import BODIES, SECONDS, gated, served, wait_until
 from tests.support.small_world import WORDS
 
@@ -189,7 +188,7 @@ def test_passages_of_a_search_are_scored_by_the_engine_with_the_requests(reranke
     with served(reranker) as server, gated(reranker) as gate, ThreadPoolExecutor() as pool:
         first = pool.submit(server.ask, "/rerank", {"query": "amber", "texts": ["birch"]})
         wait_until(lambda: gate.passes)
-        searched = pool.submit(server.service.rank_passages, "fjord", texts, 3)
+        searched = pool.submit(server.service.rank_passages, "fjord", texts)
         other = pool.submit(server.ask, "/rerank", {"query": "fjord", "texts": ["cedar"]})
         wait_until(lambda: len(server.service.engine._unfinished) == 3)
         assert server.service.engine.documents == 1 + 4 + 1
@@ -199,7 +198,7 @@ def test_passages_of_a_search_are_scored_by_the_engine_with_the_requests(reranke
         assert gate.passes == [1, 5]
         passes = [server.metric(f"rerank_chunk_requests_{name}") for name in ("count", "sum")]
         assert passes == [2, 1 + 2]
-    expected = reranker.rank_passages("fjord", texts, 3)
+    expected = reranker.rank_passages("fjord", texts)
     assert [best._replace(score=0) for best in found] == [best._replace(score=0) for best in expected]
     assert [best.score for best in found] == pytest.approx([best.score for best in expected], abs=1e-5)
 

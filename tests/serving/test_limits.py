@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rerank.serving.bodies import Limits
-from rerank.utils.errors import UserError
+from rerank.serving.requests import Limits
 from tests.support.patience import SECONDS
 from tests.support.servers import BODIES, gated, in_threads, served, wait_until
 
@@ -102,8 +101,3 @@ def test_what_waits_for_the_tokenizer_counts(reranker, monkeypatch):
         begin.set()
         assert sorted(answer.result(SECONDS).status for answer in answers) == [200] * 4 + [429] * 2
         assert server.metric("rerank_queue_documents") == 0
-
-
-def test_a_request_that_never_fits_into_the_queue_is_a_mistake_in_the_limits():
-    with pytest.raises(UserError, match=r"--max-documents 7: .*--max-queue, 6"):
-        Limits(max_documents=7, max_queue=6)

@@ -14,8 +14,8 @@ from starlette.types import ASGIApp
 
 from rerank import Reranker
 from rerank.serving.app import make_app
-from rerank.serving.bodies import Limits
 from rerank.serving.metrics import Metrics
+from rerank.serving.requests import Limits
 from rerank.serving.server import open_socket, running
 from rerank.serving.service import Service
 from tests.support.patience import SECONDS
