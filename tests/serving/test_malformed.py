@@ -34,7 +34,6 @@ NOT_JINA = {
 }
 NOT_VLLM = {
     "one side alone": {"text_1": "amber"},
-    "sides of two names": {"text_1": "amber", "documents": ["birch"]},
     "as many queries as no documents": {"queries": ["amber", "fjord"], "documents": ["birch"]},
     "a query that is a number": {"text_1": 1, "text_2": "birch"},
     "an activation that is a text": {"text_1": "amber", "text_2": "birch", "use_activation": "no"},
