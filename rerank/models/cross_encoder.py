@@ -15,7 +15,6 @@ from rerank.models.gpu import FARTHEST, SMALL, Autocast, has_flash_attention
 from rerank.models.heads import Float32Linear
 from rerank.models.packing import pack, packing_error, rounding_error
 from rerank.models.pooling import POOLINGS
-from rerank.utils.errors import UserError, nearest
 
 
 class CrossEncoder(nn.Module):
@@ -30,8 +29,6 @@ class CrossEncoder(nn.Module):
 
     def __init__(self, loaded: LoadedEncoder, head: Float32Linear | None, pooling: str) -> None:
         super().__init__()
-        if pooling not in POOLINGS:
-            raise UserError(f"--encoder.pooling {pooling}: no such pooling; {nearest(pooling, POOLINGS)}")
         self.encoder: Any = loaded.model
         self.head = head
         self.pooling = pooling
@@ -96,8 +93,7 @@ class CrossEncoder(nn.Module):
 
     def forward(self, inputs: Packed) -> Tensor:
         """(passages,) float32 scores, in one pass through the encoder. In training the inputs need seeds."""
-        device = inputs.input_ids.device.type
-        with torch.autocast(device, enabled=False) if self.in_float32 else nullcontext():
+        with torch.autocast(inputs.input_ids.device.type, enabled=False) if self.in_float32 else nullcontext():
             return self._in_groups(self._group_scores, inputs)
 
     def vectors(self, inputs: Packed) -> Tensor:
@@ -105,7 +101,6 @@ class CrossEncoder(nn.Module):
         return self._in_groups(self._group_vectors, inputs)
 
     def _in_groups(self, compute: Callable[[Packed], Tensor], inputs: Packed) -> Tensor:
-        """What is computed for all passages at once, or for each group of passages that are padded together."""
         if not self.is_padded:
             return compute(inputs)
         groups = bucket_by_length(inputs.lengths())
@@ -114,7 +109,7 @@ class CrossEncoder(nn.Module):
     def _group_scores(self, inputs: Packed) -> Tensor:
         if self.last_token is None:
             return self.row_scores(**self._arguments(inputs))
-        scores: Tensor = self.last_token.head(self._group_vectors(inputs)).float()
+        scores: Tensor = self.last_token(self._group_vectors(inputs)).float()
         return scores[:, 0]
 
     def _group_vectors(self, inputs: Packed) -> Tensor:
@@ -122,14 +117,14 @@ class CrossEncoder(nn.Module):
         if self.last_token is None:
             vectors: Tensor = self.encoder.base_model(**arguments).last_hidden_state[:, 0]
             return vectors
-        hidden: Tensor = self.last_token.body(**arguments, use_cache=False).last_hidden_state
+        hidden: Tensor = self.encoder.base_model(**arguments, use_cache=False).last_hidden_state
         offsets = device_offsets(inputs)
         if not self.is_padded:
             return hidden[0, offsets[1:] - 1]
         return hidden[torch.arange(len(hidden), device=hidden.device), offsets.diff() - 1]
 
     def _arguments(self, inputs: Packed) -> dict[str, Any]:
-        """The keyword arguments of the encoder, after the keys of dropout are set for its forward pass."""
+        """The keyword arguments of the encoder; sets the keys of dropout for its forward pass."""
         if self.is_padded:
             arguments, places = padded(inputs, self.pad_id)
             if inputs.seeds is not None:

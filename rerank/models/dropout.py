@@ -40,8 +40,7 @@ class SeededDropout(nn.Module):
     """nn.Dropout whose mask is a hash of the token's key, the layer's number and the column; inactive in evaluation.
 
     It takes (…, tokens, hidden), (passages, 1, hidden), (passages, hidden), or attention weights (passages, heads,
-    tokens, tokens). Values of no single passage (DeBERTa's relative positions) use the first passage's key. Hugging
-    Face attention may read `p`, as it does for nn.Dropout.
+    tokens, tokens). Values of no single passage (DeBERTa's relative positions) use the first passage's key.
     """
 
     def __init__(self, p: float, number: int, keys: DropoutKeys) -> None:

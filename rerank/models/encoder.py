@@ -1,15 +1,14 @@
 """Loads a Hugging Face encoder, or a decoder with a head, and its tokenizer, with weights in float32.
 
-The head of a decoder is one linear layer on the last token, as transformers builds it: a token sees the tokens before
-it, so the last one alone has seen the query and the whole passage. A passage does not end with the padding token, which
-transformers would not score.
+The head of a decoder is one linear layer on the last token, as transformers builds it: it alone has seen the query and
+the whole passage. A passage does not end with the padding token, which transformers would not score.
 """
 
 import inspect
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,18 +17,10 @@ from rerank.models.hub import check_config_files, encoder_folder, quiet_transfor
 from rerank.utils.errors import UserError
 
 
-class LastTokenHead(NamedTuple):
-    """The two parts of a classifier that scores the last token: `body` gives `last_hidden_state`, `head` one output."""
-
-    body: Any
-    head: nn.Linear
-
-
 def state_padding(config: Any, tokenizer: Any) -> None:
     """Makes config and tokenizer name the same padding token: the config's, the tokenizer's, or another special one.
 
-    Many decoders name none, and then take no batches. No token is added. The token that the tokenizer puts at the end
-    of texts is not chosen, because padding is not scored.
+    Many decoders name none, and then take no batches. One that ends texts is not chosen, as padding is not scored.
     """
     config = config.get_text_config()
     stated = config.pad_token_id
@@ -41,12 +32,12 @@ def state_padding(config: Any, tokenizer: Any) -> None:
         tokenizer.pad_token = tokenizer.convert_ids_to_tokens(config.pad_token_id)
 
 
-def last_token_head(model: Any, name: str) -> LastTokenHead:
-    """The parts of a sequence classifier with one output; raises UserError if its head is not one layer."""
+def last_token_head(model: Any, name: str) -> nn.Linear:
+    """The head of a sequence classifier with one output; raises UserError if it is not one linear layer."""
     in_body = {id(module) for module in model.base_model.modules()}
     heads = [m for m in model.modules() if isinstance(m, nn.Linear) and id(m) not in in_body]
     if len(heads) == 1 and heads[0].out_features == 1:
-        return LastTokenHead(model.base_model, heads[0])
+        return heads[0]
     raise UserError(
         f"encoder {name}: the head of {type(model).__name__} is not one linear layer on the last token; expected an "
         "encoder, or a decoder with such a head, such as Qwen3ForSequenceClassification"
@@ -58,8 +49,8 @@ class LoadedEncoder:
     """An encoder with weights in float32.
 
     `model` is the body, which returns `last_hidden_state`; if `own_head` is True, it is the whole cross-encoder, which
-    returns `logits`, one per pair; for a decoder, `last_token` has its body and its head. `max_length` is the longest
-    input in tokens, including special tokens; `first_position` is the position id of an input's first token.
+    returns `logits`, one per pair; `last_token` is a decoder's head. `max_length` is the longest input in tokens,
+    including special tokens; `first_position` is the position id of an input's first token.
     """
 
     tokenizer: Any
@@ -67,16 +58,15 @@ class LoadedEncoder:
     own_head: bool
     max_length: int
     first_position: int
-    last_token: LastTokenHead | None = None
+    last_token: nn.Linear | None = None
 
 
 @quiet_transformers()  # this module checks what the loading reports say
 def load_encoder(name_or_folder: str) -> LoadedEncoder:
     """Loads the encoder in a folder, or of a name on huggingface.co, which is downloaded once into the cache.
 
-    A sequence classifier with one output keeps its head; of any other checkpoint only the body is loaded. A decoder has
-    to be such a classifier. Raises UserError if it cannot be found, is neither, has several outputs, or if weights or
-    special tokens are missing.
+    A sequence classifier with one output keeps its head; of any other encoder only the body is loaded. Raises UserError
+    for what cannot be found, is neither, has several outputs, or lacks weights or special tokens.
     """
     import transformers
 

@@ -15,8 +15,7 @@ PADDED_SHARE = 0.75
 GPU_SHARE = 0.75
 """On a GPU, adjacent passages share a call of SDPA if the shortest has this share of the longest's tokens, or more.
 
-The calls of a forward pass then grow with the logarithm of the lengths instead of their number, and at most 16 / 9 of
-the products are those of padding.
+At most 16 / 9 of the products are then those of padding.
 """
 
 CPU_SHARE = 1.0
@@ -26,8 +25,8 @@ CPU_SHARE = 1.0
 class Bucket(NamedTuple):
     """Adjacent passages that share a call of SDPA, padded to `longest` tokens.
 
-    tokens, passages: how many; real: (passages, longest), False on padding; places: (tokens,), where the tokens are in
-    the flattened grid. Both are None if all passages have `longest` tokens.
+    real: (passages, longest), False on padding; places: (tokens,), where the tokens are in the flattened grid. Both are
+    None if all passages have `longest` tokens.
     """
 
     tokens: int
@@ -90,10 +89,7 @@ def _make_bucket(passages: Passages, first: int, stop: int) -> Bucket:
 
 
 def packed(inputs: Packed, first_position: int, flash: bool) -> tuple[dict[str, Any], Tensor]:
-    """The arguments of packed passages, and the places of tokens in their passages, from 0: (1, tokens) each.
-
-    `first_position` is the position id of a passage's first token; `flash` is that of `Passages`.
-    """
+    """The arguments of packed passages, and the places of tokens in their passages, from 0: (1, tokens) each."""
     ids, lengths, offsets = inputs.input_ids, inputs.lengths(), device_offsets(inputs)
     starts = torch.repeat_interleave(offsets[:-1], offsets.diff(), output_size=len(ids))
     places = (torch.arange(len(starts), device=ids.device) - starts)[None]

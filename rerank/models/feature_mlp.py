@@ -108,14 +108,9 @@ def score_features(model: Any, features: FeatureSet, accelerator: Accelerator) -
     rows = rows_of(features, range(len(features.query_ids)))
     model.eval()
     with torch.inference_mode(), accelerator.autocast():
-        scores = torch.cat(
-            [
-                model(Vectors(vectors(features, rows[start : start + DOCUMENTS_PER_FORWARD])).to(accelerator.device))
-                .float()
-                .cpu()
-                for start in range(0, len(rows), DOCUMENTS_PER_FORWARD)
-            ]
-        )
+        size = DOCUMENTS_PER_FORWARD
+        parts = (Vectors(vectors(features, rows[at : at + size])) for at in range(0, len(rows), size))
+        scores = torch.cat([model(part.to(accelerator.device)).float().cpu() for part in parts])
     if not scores.isfinite().all():
         first = int(scores.isfinite().int().argmin())
         query = int(np.searchsorted((features.stops - features.starts).cumsum(), first, side="right"))
@@ -161,7 +156,6 @@ def _head_scores(features: Tensor, weight: Tensor, bias: Tensor, norm: nn.BatchN
 
 
 def _chunks(rows: Tensor) -> tuple[Tensor, ...]:
-    """The rows of CPU_DOCUMENTS documents each; all of them on a GPU."""
     parts: tuple[Tensor, ...] = rows.split(CPU_DOCUMENTS if rows.device.type == "cpu" else max(1, len(rows)))
     return parts
 

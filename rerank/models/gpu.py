@@ -22,9 +22,6 @@ Precision = Literal["auto", "float32", "bf16", "fp16"]
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """The type of matrix products under each precision; float32 needs no autocast."""
 
-FAST_HALF = (7, 0)
-"""The compute capability from which float16 is faster than float32 (Volta)."""
-
 FASTER_BF16 = 1.5
 """How many times as fast as in float32 a CPU multiplies in bf16 if it has instructions for it: 2 to 9 times."""
 
@@ -34,20 +31,11 @@ SMALL = 2_000_000
 FARTHEST = 0.05
 """The largest difference of vectors in bf16 from float32, relative to the largest value; rounding gives about 0.01."""
 
-PRODUCT = (128, 768)
-"""Rows and columns of the product that compares them: 0.15 Gflop."""
-
-FLASH_ATTENTION = (8, 0)
-"""The compute capability from which torch's FlashAttention runs (Ampere)."""
-
 DEVICES = Path("/dev")
 
 
 def unusable_gpu(index: int = 0) -> str:
-    """Why torch cannot run on this machine's NVIDIA GPU of that number; "" if it can, and if there is none.
-
-    A GPU that CUDA_VISIBLE_DEVICES hides is none.
-    """
+    """Why torch cannot run on this machine's NVIDIA GPU of that number; "" if it can, and if there is none to see."""
     if torch.cuda.is_available():
         return missing_architecture(index)
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1")
@@ -63,10 +51,7 @@ def unusable_gpu(index: int = 0) -> str:
 
 
 def usable_device(device: str | torch.device | None) -> torch.device:
-    """The device; for None a CUDA GPU if there is one, and otherwise the CPU.
-
-    Raises UserError if torch cannot run on the NVIDIA GPU of this machine.
-    """
+    """The device; for None a CUDA GPU or else the CPU. Raises UserError for a GPU that torch cannot run on."""
     target = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if (device is None or target.type == "cuda") and (reason := unusable_gpu(target.index or 0)):
         raise UserError(
@@ -100,9 +85,8 @@ def choose_precision(precision: Precision, device: torch.device, flag: str = "--
     """The precision of a run on a device: float32, bf16 or fp16.
 
     "auto" is bf16 on GPUs that have it in hardware and on CPUs whose products it makes faster (see `bf16_gain`), fp16
-    on Volta and Turing, and otherwise float32: older GPUs compute float16 slowly, and nobody has measured Apple's. Of
-    several processes on CPUs each would measure for itself, so that is float32 too. Raises UserError for a precision
-    that the device does not have.
+    on Volta and Turing, and otherwise float32, also for several processes on CPUs, each of which would measure for
+    itself. Raises UserError for a precision that the device does not have.
     """
     native = device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
     if precision == "auto":
@@ -110,7 +94,8 @@ def choose_precision(precision: Precision, device: torch.device, flag: str = "--
             return "bf16" if bf16_gain() >= FASTER_BF16 else "float32"
         if device.type != "cuda":
             return "float32"
-        return "bf16" if native else "fp16" if torch.cuda.get_device_capability(device) >= FAST_HALF else "float32"
+        # Float16 is faster than float32 from Volta on.
+        return "bf16" if native else "fp16" if torch.cuda.get_device_capability(device) >= (7, 0) else "float32"
     if precision == "bf16" and not native:
         raise UserError(
             f"{flag} bf16: {torch.cuda.get_device_name(device)} has no bf16; expected auto, float32 or fp16"
@@ -127,7 +112,7 @@ def bf16_gain() -> float:
     The times are those that the thread computes, so other work on the machine does not change which is faster.
     """
     seconds: dict[torch.dtype, float] = {}
-    rows, columns = PRODUCT
+    rows, columns = 128, 768  # 0.15 Gflop
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -150,7 +135,7 @@ def has_flash_attention(device: torch.device) -> bool:
     """Whether torch's FlashAttention, which takes passages of any lengths in one call, runs on this device."""
     if device.type != "cuda":
         return False
-    return bool(torch.version.hip) or torch.cuda.get_device_capability(device) >= FLASH_ATTENTION
+    return bool(torch.version.hip) or torch.cuda.get_device_capability(device) >= (8, 0)  # Ampere
 
 
 @contextlib.contextmanager

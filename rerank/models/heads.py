@@ -84,8 +84,8 @@ class _Head(NamedTuple):
 def folded(body: Any, head: nn.Linear, pad_id: int) -> Iterator[tuple[Any, dict[str, Any]] | None]:
     """Yields the sequence classifier that computes `head` on the [CLS] vector of `body`, and the form of its head.
 
-    The classifier contains `body` itself, which is restored afterwards. Yields None if the architecture has no sequence
-    classifier, or none that gives the same scores: two short passages are compared.
+    The classifier contains `body` itself, which is restored afterwards. Yields None if the architecture has none, or
+    none that gives the same scores: two short passages are compared.
     """
     import transformers
 
@@ -165,8 +165,7 @@ def _agree(classifier: Any, body: Any, head: nn.Linear, pad_id: int) -> bool:
 def unfolded(classifier: Any, facts: Any) -> tuple[Any, Float32Linear] | None:
     """The body and the linear layer of a classifier that `folded` made; `facts` are what it returned.
 
-    None if the weights of the head do not have that form, as after training in another library: then the classifier
-    has a head of its own.
+    None if the weights of the head do not have that form, as after training in another library.
     """
     modules = dict(classifier.named_modules())
     try:

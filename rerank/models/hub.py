@@ -17,14 +17,13 @@ REQUIRED = {  # any one of the files on the right is enough
 }
 ALL_BUT_PICKLES = ["*.json", "*.txt", "*.model", "model*.safetensors", "[0-9]_*/model*.safetensors"]
 """What is downloaded: the last kind are the layers of sentence-transformers on top of an encoder, such as 2_Dense."""
-PICKLES = ["pytorch_model*.bin"]
 EXPORT_FILE = "export.json"
 """What `rerank export` records in its folders."""
 HASHED = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
 
 
 def encoder_folder(name: str) -> Path:
-    """The folder `name`, or the folder in the cache of the model with this name, which is downloaded if necessary.
+    """The folder `name`, or that of the model of this name in the cache, which is downloaded if necessary.
 
     Raises UserError if there is no such model, or if its config, weights or tokenizer are missing.
     """
@@ -83,7 +82,7 @@ def _downloaded(name: str) -> Path:
         with quiet("huggingface_hub"):
             folder = Path(snapshot_download(name, allow_patterns=[*ALL_BUT_PICKLES, "README.md"]))  # with the licence
             if "weights" in _missing(folder):
-                folder = Path(snapshot_download(name, allow_patterns=PICKLES))
+                folder = Path(snapshot_download(name, allow_patterns=["pytorch_model*.bin"]))
     except errors.RepositoryNotFoundError as error:
         raise UserError(
             f"encoder {name}: no such folder, and {constants.ENDPOINT} has no model of this name that you may read; "

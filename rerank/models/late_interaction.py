@@ -23,10 +23,7 @@ LEAST_BITS = 384
 
 
 def rotation_of(dimensions: int) -> np.ndarray:
-    """(dimensions, bits) float32: a random rotation of vectors of so many numbers, always the same; bits / 8 is whole.
-
-    Its rows have a length of 1 and are orthogonal, so products of vectors stay as they are.
-    """
+    """(dimensions, bits) float32: a random rotation, always the same, which keeps products; bits / 8 is whole."""
     bits = -(-max(dimensions, LEAST_BITS) // 8) * 8
     square, upper = np.linalg.qr(np.random.default_rng(0).standard_normal((bits, bits)))
     rotation: np.ndarray = (square * np.sign(np.diag(upper)))[:dimensions].astype(np.float32)
@@ -55,10 +52,7 @@ def max_similarities(
 
 
 def nearest_tokens(query: np.ndarray, codes: np.ndarray, rotation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each token of a query the number of the most similar one of a document, and how similar: (tokens,) each.
-
-    `codes` are those of at least one token of the document.
-    """
+    """For each token of a query the number of the most similar one of a document, and how similar: (tokens,) each."""
     columns, least = _columns(query, rotation)
     products = np.unpackbits(codes, axis=1).astype(np.float32) @ columns
     return products.argmax(0), products.max(0) - least
@@ -71,12 +65,6 @@ def _columns(query: np.ndarray, rotation: np.ndarray) -> tuple[np.ndarray, np.nd
     return np.ascontiguousarray(2 * rotated.T), rotated.sum(1)  # codes are 0 and 1 for -1 and 1
 
 
-def frequency_weights(frequencies: np.ndarray, documents: int) -> np.ndarray:
-    """(pieces,) float32: log((documents + 1) / (frequency + 1)) of each word piece, by the documents that have it."""
-    weights: np.ndarray = np.log((documents + 1) / (frequencies + 1)).astype(np.float32)
-    return weights
-
-
 WORD = re.compile(r"\w+")
 MULTI_VECTOR = ("MultiVectorEncoder", "ColBERT")
 """What sentence-transformers and PyLate write as the type of a model that is trained for late interaction."""
@@ -86,8 +74,7 @@ MULTI_VECTOR = ("MultiVectorEncoder", "ColBERT")
 class TokenEncoder:
     """Makes vectors of length 1 for tokens, a text at a time, so that they depend on no other text.
 
-    `is_trained`: whether the model is trained for late interaction. Then its own projection, prompts, masks and query
-    expansion are used, and all tokens of a query count alike.
+    If the model is trained for late interaction, `is_trained`, its projection, prompts, masks and expansion are used.
     """
 
     encoder: BiEncoder
@@ -95,8 +82,7 @@ class TokenEncoder:
 
     @property
     def dimensions(self) -> int:
-        vectors, _ = self._encode(self.encoder.model.encode_document, "a")
-        return len(vectors[0])
+        return len(self._encode(self.encoder.model.encode_document, "a")[0][0])
 
     @property
     def vocabulary(self) -> int:

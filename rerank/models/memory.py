@@ -54,10 +54,7 @@ def prefer_expandable_segments() -> None:
 
 @dataclass
 class TokenBudget:
-    """At most `tokens` per forward pass. They only ever shrink; the results do not depend on them.
-
-    `tried` is True if the tokens are a setting, or if a forward and backward pass with them has succeeded.
-    """
+    """At most `tokens` per forward pass, which only ever shrink; `tried`: they are a setting, or a step succeeded."""
 
     tokens: int
     tried: bool = True

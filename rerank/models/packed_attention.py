@@ -47,12 +47,10 @@ def attend(
 
     Query, key and value are (1, heads, tokens, size); keys and values may have fewer heads, each for as many successive
     heads of the queries. With a `sliding_window` of w, tokens attend to tokens less than w away. If the module is
-    causal, they attend to earlier tokens and themselves alone. There is no attention dropout: no kernel here supports
-    it. On CUDA in half precision, FlashAttention processes all passages in one call (of heads up to 256 wide), unless
-    `passages` says otherwise; else adjacent passages share a call of SDPA: those of equal length on a CPU, those of
-    similar length on a GPU. On a CPU in bf16, matrix products take the place of SDPA (see `attend_by_products`).
-    Without `passages`, each row is a passage, (passages, heads, tokens, size), as when the encoder is used outside of
-    this package. Raises UnsupportedAttentionError for a keyword of UNSUPPORTED.
+    causal, they attend to earlier tokens and themselves alone. There is no attention dropout: no kernel supports it. On
+    CUDA in half precision, FlashAttention processes all passages in one call, unless `passages` says otherwise; else
+    those of a bucket share a call of SDPA, in whose place there are matrix products on a CPU in bf16. Without
+    `passages`, each row is a passage, as when the encoder is used outside of this package.
     """
     for name in UNSUPPORTED:
         if others.get(name) is not None:
@@ -145,20 +143,17 @@ def _attend_any_lengths(
     return cast(Tensor, out)
 
 
-def _mask(attention_mask: Tensor | None = None, **settings: Any) -> Tensor | None:
-    """The mask function of the interface: packed passages have no `attention_mask` and need no mask."""
-    from transformers.masking_utils import sdpa_mask
-
-    mask: Tensor | None = None if attention_mask is None else sdpa_mask(attention_mask=attention_mask, **settings)
-    return mask
-
-
 def register_attention() -> None:
     """Makes `attend` known to transformers as the attention IMPLEMENTATION."""
     from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    def mask(attention_mask: Tensor | None = None, **settings: Any) -> Any:
+        """Packed passages have no `attention_mask` and need no mask."""
+        return None if attention_mask is None else sdpa_mask(attention_mask=attention_mask, **settings)
 
     AttentionInterface.register(IMPLEMENTATION, attend)
-    AttentionMaskInterface.register(IMPLEMENTATION, _mask)
+    AttentionMaskInterface.register(IMPLEMENTATION, mask)
 
 
 def _fits_products(value: Tensor) -> bool:

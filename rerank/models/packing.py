@@ -1,7 +1,4 @@
-"""Packing: makes a Hugging Face model take packed passages, and compares its values with those of padded ones.
-
-A `model` is a CrossEncoder, but for `layers_of`. What is compared are a few short passages, the probes.
-"""
+"""Packing: makes the encoder of a CrossEncoder, `model`, take packed passages, and compares them with padded ones."""
 
 import contextlib
 import inspect
@@ -60,25 +57,20 @@ ROUNDINGS = 4
 LARGEST_ROUNDING = 0.2
 """A difference that no rounding explains, relative to the largest value; attention to other passages gives more."""
 
-SIMILAR_LENGTHS = (160, 130, 33, 7)
-"""Tokens of passages of which two are padded together in SDPA on a GPU; the longest is first, as in groups."""
-
 COMPARED = "padded, to be compared with packed passages"
-"""The reason of padding while padded passages are computed for a comparison."""
 
 
 def pack(model: Any) -> str:
     """Makes a model take packed passages; returns "" on success, or the reason why it cannot.
 
     The forward pass of its encoder then takes `input_ids` and `position_ids`, (1, tokens), and the keyword `passages`.
-    The last layer returns only the first token of each passage, (passages, 1, hidden), so heads that read token 0 work
-    unchanged; the body of a model whose head reads the last token returns all tokens. A few passages are run packed and
-    padded, to detect models that mix tokens in other ways.
+    The last layer returns only the first token of each passage, (passages, 1, hidden), unless the head reads the last.
+    A few passages are run packed and padded, to detect models that mix tokens in other ways.
     """
     encoder, name = model.encoder, type(model.encoder).__name__
-    body = encoder if model.last_token is None else model.last_token.body
     if not getattr(encoder, "_supports_attention_backend", False):
         return f"the attention of {name} is its own"
+    body = encoder if model.last_token is None else encoder.base_model
     if "position_ids" not in inspect.signature(body.forward).parameters:
         return f"{name} takes no position ids"
     hooks = []
@@ -127,16 +119,10 @@ def keep_first_tokens(layer: Any) -> list[RemovableHandle]:
 
 
 def first_token_part(layer: Any) -> nn.Module:
-    """The module of the last layer whose output is needed for the first tokens only.
-
-    It is the attention where parts that treat each token by itself follow it, as in BERT: the projection of what is
-    attended to, which has the layer's input as its residual, and a feed-forward part.
-    """
+    """The module of the last layer whose output is needed for the first tokens only: in BERT's layout the attention."""
     attention: Any = getattr(layer, "attention", None)
     in_attention = all(hasattr(attention, name) for name in ("self", "output"))
-    part: nn.Module = layer
-    if in_attention and all(hasattr(layer, name) for name in ("intermediate", "output")):
-        part = attention
+    part: nn.Module = attention if in_attention and hasattr(layer, "intermediate") else layer
     return part
 
 
@@ -165,7 +151,8 @@ def packing_error(model: Any, autocast: Autocast) -> str:
     The vectors of four passages are computed packed and padded in the precision of the run, and padded in float32.
     Packed ones may be ROUNDINGS times as far from float32 as padded ones. A kernel may also refuse the backward pass.
     """
-    inputs, reason = _probe(model, SIMILAR_LENGTHS), model.padding_reason
+    # Two passages are padded together in SDPA on a GPU; the longest is first, as in groups.
+    inputs, reason = _probe(model, (160, 130, 33, 7)), model.padding_reason
     try:
         with in_mode(model.encoder, training=False):
             model.padding_reason = COMPARED
@@ -207,10 +194,9 @@ def _probe(model: Any, lengths: Sequence[int] = PROBE_LENGTHS) -> Packed:
 
 @torch.no_grad()
 def _packed_difference(model: Any) -> float:
-    """The largest difference between values of packed and of padded passages, relative to the largest value.
+    """The relative difference of packed from padded passages, these with the model's own attention, then replaced.
 
-    They are vectors, or the scores of a head of the encoder's own, which may read other tokens. The padded ones are
-    computed with the model's own attention, which is then replaced.
+    Compared are vectors, or the scores of a head of the encoder's own, which may read other tokens.
     """
     own_head = model.head is None and model.last_token is None
     values, inputs = model if own_head else model.vectors, _probe(model)

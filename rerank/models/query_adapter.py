@@ -40,8 +40,8 @@ class VectorPairs(NamedTuple):
 class QueryAdapter(nn.Module):
     """The score of a document is scale × the largest (q + W q) · d of its passages d, for a query q.
 
-    q and d are the bi-encoder's vectors, and W is what is trained: (dimensions, dimensions), 0 at first, so that
-    training starts from the bi-encoder's own ranking. A document without a passage has a score of 0.
+    q and d are the bi-encoder's vectors; W, (dimensions, dimensions), is trained, and 0 at first, so that training
+    starts from the bi-encoder's own ranking. A document without a passage has a score of 0.
     """
 
     def __init__(self, dimensions: int) -> None:
@@ -64,10 +64,7 @@ class QueryAdapter(nn.Module):
 
 
 def standardising_scale(model: QueryAdapter, lists: Iterable[VectorPairs]) -> float:
-    """The scale with which the scores of a list have a standard deviation of 1 on average.
-
-    The scores are then in the units of standardised first-stage scores, whatever the similarity and the encoder.
-    """
+    """The scale with which the scores of a list have a standard deviation of 1 on average, as first-stage scores."""
     with torch.no_grad():
         deviations = [float(model(pairs).std(correction=0)) for pairs in lists]
     mean = sum(deviations) / max(1, len(deviations))

@@ -42,9 +42,8 @@ class Reranker:
     `max_doc_tokens`, and the scores of the passages are pooled as the checkpoint was trained. Memory is bounded by the
     tokens of one forward pass, which are halved when a device runs out of it.
 
-    A model that was trained with `--encoder.first-stage-weight` adds the first stage's scores of the documents of a
-    query, standardised, to its own. Methods that take `first_scores` add them where they are given; the others give the
-    model's own part.
+    A model that was trained with `--encoder.first-stage-weight` adds the standardised first-stage scores of a query to
+    its own where `first_scores` are given.
     """
 
     def __init__(self, scorer: TextScorer, name: str) -> None:
@@ -79,9 +78,8 @@ class Reranker:
             template: the text that a pair is put into, with {query} and {document}, for a model that was trained with
                 a prompt; a checkpoint of ours has its own.
 
-        Raises UserError for a model that cannot be loaded or was never trained to rank, and for a template that is not
-        the checkpoint's own or misses a placeholder, if torch cannot run on the NVIDIA GPU of this machine, and for a
-        precision that the device lacks.
+        Raises UserError for a model that cannot be loaded or was never trained to rank, for a template that is not the
+        checkpoint's own or misses a placeholder, and for a device that torch cannot run on or that lacks the precision.
         """
         target, name = usable_device(device), str(name_or_folder)
         trained = open_trained_cross_encoder(name, pooling, max_doc_tokens, template)
@@ -119,14 +117,10 @@ class Reranker:
         documents: Sequence[str],
         top_k: int | None = None,
         first_scores: Sequence[float] | None = None,
-        show: bool = False,
     ) -> list[BestPassage]:
-        """The order of `rank`, and of each document the passage that the model scored highest.
-
-        With `show`, a long call shows its progress. Raises UserError for a score that is not finite.
-        """
+        """The order of `rank`, and of each document the passage that the model scored highest."""
         tokenised = self.scorer.tokenise_pairs(_pairs(query, documents))
-        return self.best_passages(documents, self.scorer.score_pairs(tokenised, show), top_k, first_scores)
+        return self.best_passages(documents, self.scorer.score_pairs(tokenised, show=False), top_k, first_scores)
 
     def best_passages(
         self,
@@ -183,10 +177,7 @@ class Reranker:
         return self.rerank_texts(run, {query_id: collection.queries[query_id] for query_id in known}, collection, depth)
 
     def rerank_texts(self, run: Run, queries: Mapping[str, str], documents: Documents, depth: int = 100) -> Run:
-        """Scores the best `depth` documents of each of these queries of a run, query_id to text.
-
-        Raises UserError if a document is missing, and for a score that is not finite.
-        """
+        """As `rerank`, for the queries of a run whose texts are given, query_id to text."""
         keep_scores = self.model.first_stage_weight > 0
         candidates = [c for c in select_candidates(run, {}, depth, queries, keep_scores).values() if c.doc_ids]
         doc_ids = sorted({doc_id for c in candidates for doc_id in c.doc_ids})

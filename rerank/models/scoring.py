@@ -112,10 +112,7 @@ def passage_scores(
 
 
 def make_run(candidates: Sequence[Candidates], scored: Iterable[PairScore], first_stage_weight: float = 0.0) -> Run:
-    """The run of these scores, in the candidates' order, with their first-stage scores times a weight added.
-
-    Raises UserError for a score that is not finite.
-    """
+    """The run of these scores, plus weighted first-stage scores, in the candidates' order; raises UserError for NaN."""
     run: Run = {c.query_id: dict.fromkeys(c.doc_ids, float("nan")) for c in candidates}
     for pair in scored:
         run[pair.query_id][pair.doc_id] = pair.score
@@ -137,7 +134,7 @@ def check_finite(query_id: str, doc_id: str, score: float) -> None:
 
 
 def best_passages(scores: torch.Tensor, documents: torch.Tensor) -> list[tuple[int, int]]:
-    """For each document the number of its passage with the highest score, and its passages, from (passages,) scores.
+    """Of each document the number of its passage with the highest score, and how many it has, from (passages,) scores.
 
     >>> best_passages(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]))
     [(1, 2), (0, 1)]

@@ -30,18 +30,10 @@ def make_encoder(folder: Path, texts: Sequence[str], seed: int = 0) -> None:
     letters = {letter for text in words for word in text for letter in word} | set(ascii_lowercase + digits)
     pieces = sorted({word for text in words for word in text} | letters | {f"##{letter}" for letter in letters})
     vocabulary = make_vocabulary(pieces)
-    model = random_bert(
-        BertModel,
-        vocabulary,
-        seed,
-        hidden_size=WIDTH,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=2 * WIDTH,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        initializer_range=0.2,  # with BERT's 0.02 a network this narrow is almost linear and learns no interactions
-    )
+    sizes = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 2 * WIDTH}
+    dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    # With BERT's range of 0.02 a network this narrow is almost linear and learns no interactions.
+    model = random_bert(BertModel, vocabulary, seed, **sizes, **dropout, initializer_range=0.2)
     with torch.no_grad():
         vectors = _word_vectors([[vocabulary[word] for word in text] for text in words], len(vocabulary), seed)
         model.embeddings.word_embeddings.weight.copy_(torch.from_numpy(vectors))

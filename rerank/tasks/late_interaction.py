@@ -117,8 +117,6 @@ def _weights(encoder: "TokenEncoder", collection: Collection, file: Path) -> np.
     """(pieces,) float32: the weights of word pieces by the documents that have them; `file` keeps them."""
 
     def make() -> None:
-        from rerank.models.late_interaction import frequency_weights
-
         frequencies, counted = np.zeros(encoder.vocabulary, np.int64), 0
         total = collection.count()
         step = -(-total // MOST_COUNTED) or 1
@@ -129,7 +127,7 @@ def _weights(encoder: "TokenEncoder", collection: Collection, file: Path) -> np.
             for pieces in encoder.pieces(chunk):
                 frequencies[list(set(pieces))] += 1
         with atomic_write(file) as tmp, tmp.open("wb") as output:
-            np.save(output, frequency_weights(frequencies, counted))
+            np.save(output, np.log((counted + 1) / (frequencies + 1)).astype(np.float32))
 
     make_once(file, "weights of word pieces", make)
     weights: np.ndarray = np.load(file)

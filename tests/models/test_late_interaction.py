@@ -13,7 +13,6 @@ from transformers import AutoModel, AutoTokenizer
 from rerank.models.bi_encoder import BiEncoder
 from rerank.models.late_interaction import (
     TokenEncoder,
-    frequency_weights,
     is_multi_vector,
     max_similarities,
     nearest_tokens,
@@ -86,11 +85,6 @@ def test_a_rotation_keeps_products_and_signs_estimate_them(dimensions):
     errors = estimates(to_codes(vectors, rotation), rotation) @ vectors[0] - products
     assert abs(errors.mean()) < 0.01
     assert errors.std() < 0.06  # about sqrt(π / 2 - 1) / sqrt(384)
-
-
-def test_a_piece_that_all_documents_have_has_no_weight():
-    weights = frequency_weights(np.array([0, 1, 9]), 9)
-    np.testing.assert_allclose(weights, np.log([10, 5, 1]), rtol=1e-6)
 
 
 LONG = " ".join(WORDS[number % len(WORDS)] for number in range(10_000))

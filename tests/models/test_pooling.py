@@ -78,9 +78,3 @@ def test_the_setting_takes_every_registered_pooling(last, capsys):
     assert "one of first, last, max, mean, softmax, sum" in " ".join(capsys.readouterr().out.replace("│", " ").split())
     with pytest.raises(UserError, match=r"--encoder.pooling lst: no such pooling; did you mean last\?"):
         check_training(Config(encoder=EncoderSettings(pooling="lst")))
-
-
-def test_an_unknown_pooling_is_one_line(tmp_path):
-    folder = str(make_encoder("bert", tmp_path, WORDS))
-    with pytest.raises(UserError, match=r"--encoder.pooling maen: no such pooling; did you mean mean\?"):
-        open_cross_encoder(folder, "maen", 0)

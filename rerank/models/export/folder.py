@@ -21,7 +21,7 @@ from rerank.models.hub import EXPORT_FILE, quiet_transformers
 from rerank.models.packing import first_token_part, in_mode, layers_of
 from rerank.models.pooling import POOLINGS, expect_pooling
 from rerank.utils.errors import UserError
-from rerank.utils.integrity import Record, as_record, changes, record_of
+from rerank.utils.integrity import as_record, changes, record_of
 from rerank.utils.json_files import read_json
 
 TOLERANCE = 1e-3
@@ -78,15 +78,18 @@ class ExportedCrossEncoder:
 def write_export(
     target: Path, name: str, model: CrossEncoder, tokenizer: Any, max_doc_tokens: int, form: str, int8: bool
 ) -> None:
-    """Writes the folder of a model that is on the CPU.
+    """Writes the folder of a model that is on the CPU; `name` is its checkpoint.
 
-    `name` is the checkpoint; of a document `max_doc_tokens` are kept. Raises UserError for a model that cannot be
-    exported, and for a float32 graph that gives other scores.
+    Raises UserError for a model that cannot be exported, and for a float32 graph that gives other scores.
     """
     target.mkdir()
     model.encoder.config.save_pretrained(target)
     tokenizer.save_pretrained(target)
-    inputs = _example(open_template(tokenizer, model.template).token_types is not None)
+    # Numbers that are one would be taken for constants.
+    ids = np.arange(2 * 7, dtype=np.int64).reshape(2, 7) % 5 + 1
+    inputs: Rows = {"input_ids": ids}
+    if open_template(tokenizer, model.template).token_types is not None:
+        inputs["token_type_ids"] = np.zeros_like(ids)
     with quiet_transformers(), _traceable(name, model) as module:
         try:
             FORMATS[form].write(module, inputs, target, int8)
@@ -134,16 +137,11 @@ def is_export(name: str) -> bool:
 def open_export(name: str, template: str) -> tuple[ExportedCrossEncoder, Any, ExportFacts]:
     """The model of a folder that `write_export` wrote, its tokenizer and what the folder records.
 
-    Raises UserError if a file is missing or damaged, if a package is missing, for a pooling that is not registered, and
-    for another template than its own.
+    Raises UserError if a file is damaged, a package is missing, or pooling or template are not those of the model.
     """
     folder, remedy = Path(name), "export the checkpoint again"
     facts: ExportFacts = read_json(folder / EXPORT_FILE, ExportFacts, remedy)
-    try:
-        record: Record = as_record(facts["files"])
-    except ValueError as error:
-        raise UserError(f"{folder / EXPORT_FILE}: {error}; {remedy}") from error
-    if damage := next(changes(folder, record), None):
+    if damage := next(changes(folder, as_record(facts["files"])), None):
         raise UserError(f"{folder}: {damage}; {remedy}")
     if template and template != facts["template"]:
         own = f"with the template {facts['template']!r}" if facts["template"] else "without a template"
@@ -173,10 +171,7 @@ class RowScores(nn.Module):
 
 @contextmanager
 def _traceable(name: str, model: CrossEncoder) -> Iterator[RowScores]:
-    """Within the block, the model as a module whose operations do not depend on the number or length of passages.
-
-    Raises UserError for a model whose attention is not transformers' interface, and for a decoder.
-    """
+    """Within the block, the model as a module whose operations do not depend on the number or length of passages."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
     kind = type(model.encoder).__name__
@@ -202,34 +197,18 @@ def _traceable(name: str, model: CrossEncoder) -> Iterator[RowScores]:
 
 
 def _attend_rows(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    *,
-    scaling: float | None = None,
-    sliding_window: int | None = None,
-    **others: Any,
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **settings: Any
 ) -> tuple[Tensor, None]:
-    mask = None  # a window is a mask at any length
-    if sliding_window is not None:
+    mask, window = None, settings.get("sliding_window")
+    if window is not None:  # a mask at any length
         positions = torch.arange(query.shape[2])
-        mask = (positions[:, None] - positions).abs() < sliding_window
-    attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)
+        mask = (positions[:, None] - positions).abs() < window
+    attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=settings.get("scaling"))
     return attended.transpose(1, 2).contiguous(), None
 
 
 def _first_tokens(module: nn.Module, arguments: Any, output: Any) -> Any:
-    if isinstance(output, tuple):
-        return (output[0][:, :1], *output[1:])
-    return output[:, :1]
-
-
-def _example(token_types: bool) -> Rows:
-    """Inputs to trace a graph with; numbers that are one would be taken for constants."""
-    ids = np.arange(2 * 7, dtype=np.int64).reshape(2, 7) % 5 + 1
-    return {"input_ids": ids} | ({"token_type_ids": np.zeros_like(ids)} if token_types else {})
+    return (output[0][:, :1], *output[1:]) if isinstance(output, tuple) else output[:, :1]
 
 
 def _rows_of(inputs: Packed) -> Iterator[tuple[np.ndarray, Rows]]:

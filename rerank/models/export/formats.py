@@ -34,8 +34,6 @@ Graph = Callable[[Rows], np.ndarray]
 """(passages,) float32 scores of rows of one length."""
 
 ONNX_FILE, OPENVINO_FILE = "model.onnx", "model.xml"
-OPSET = 20
-"""The first of ONNX with GELU."""
 GROUP = 128
 """Inputs of a layer that OpenVINO rounds with the same scale; 32 are slower, 384 less exact."""
 UNOBSERVED = mock.patch.dict(os.environ, CI="true")
@@ -54,10 +52,10 @@ def check_packages(form: str, int8: bool) -> None:
 def _write_onnx(module: nn.Module, example: Rows, folder: Path, int8: bool) -> None:
     file = folder / ONNX_FILE
     axes = {name: {0: "passages", 1: "tokens"} for name in example} | {"scores": {0: "passages"}}
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()):  # opset 20 is the first with GELU
         torch.onnx.export(
             module, tuple(map(torch.from_numpy, example.values())), file, input_names=list(example),
-            output_names=["scores"], dynamic_axes=axes, opset_version=OPSET, dynamo=False,
+            output_names=["scores"], dynamic_axes=axes, opset_version=20, dynamo=False,
         )  # fmt: skip
     if int8:
         from onnxruntime.quantization import QuantType, quantize_dynamic
