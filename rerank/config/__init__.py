@@ -16,10 +16,13 @@ from rerank.config.settings import (
     Config,
     EncoderSettings,
     FirstStageSettings,
+    ListsSettings,
+    LossSettings,
     NetworkSettings,
     OutputSettings,
+    PretrainingSettings,
+    TrainingSettings,
 )
-from rerank.config.training_settings import ListsSettings, LossSettings, PretrainingSettings, TrainingSettings
 
 __all__ = ["PRETRAINED", "RESERVED", "CollectionSettings", "Config", "EncoderSettings", "FirstStageSettings"]
 __all__ += ["ListsSettings", "LossSettings", "NetworkSettings", "OutputSettings", "PretrainingSettings"]

@@ -12,20 +12,17 @@ SWEEPS = CONFIGS / "sweeps"
 
 def check_files(config: Config) -> None:
     """Raises UserError for a setting that names a missing file or folder, or an output folder that is a file."""
-    collection, first_stage = config.collection, config.first_stage
-    for flag, file in (
-        ("--first-stage.run", first_stage.run),
-        ("--collection.queries", collection.queries),
-        ("--training.lists", config.training.lists),
-    ):
+    files = {
+        "--first-stage.run": config.first_stage.run,
+        "--collection.queries": config.collection.queries,
+        "--training.lists": config.training.lists,
+    }
+    for flag, file in files.items():
         if file:
             check_file(flag, file)
-    for flag, value in (
-        ("--collection", collection.source),
-        ("--first-stage.index", first_stage.index),
-        ("--encoder", config.encoder.name),
-    ):
-        check_path(flag, value)
+    check_path("--collection", config.collection.source)
+    check_path("--first-stage.index", config.first_stage.index)
+    check_path("--encoder", config.encoder.name)
     folder = config.output.folder
     if os.path.lexists(folder) and not Path(folder).is_dir():
         raise UserError(f"--output.folder {folder}: is not a folder; expected a folder, or a new one, to write in")

@@ -1,6 +1,5 @@
 """The settings as flags: what cyclopts reads them from, and the configuration of the values that it gives."""
 
-import difflib
 import functools
 import inspect
 from collections.abc import Iterator, Mapping
@@ -24,9 +23,8 @@ def parameters() -> Iterator[tuple[str, str, inspect.Parameter]]:
         texts = _docstrings(section) | helps.get(section, {})
         for key, kind in types.items():
             default = getattr(getattr(config, section), key, None)
-            flag = Parameter(
-                name=flag_name(section, key), group=group, help=texts[key], show_default=default not in ("", None)
-            )
+            shown = default not in ("", None)
+            flag = Parameter(name=flag_name(section, key), group=group, help=texts[key], show_default=shown)
             parameter = inspect.Parameter(f"{section}__{key}", inspect.Parameter.KEYWORD_ONLY, default=default)
             yield section, key, parameter.replace(annotation=Annotated[kind, flag])
 
@@ -65,12 +63,10 @@ def fill(arguments: ArgumentCollection, tables: Mapping[str, Any], path: str | P
         for key, value in table.items():
             flag = flag_name(section, key)
             if flag not in known:
-                near = difflib.get_close_matches(flag, known, n=1)
-                hint = nearest(flag, known) if near else "`rerank train --help all` lists all settings"
+                hint = nearest(flag, known, "`rerank train --help all` lists all settings")
                 raise UserError(f"{path}: [{section}] {key}: no such setting; {hint}")
-            argument = by_name.get(flag)
-            if argument is None or argument.tokens:
-                continue
             if isinstance(value, dict | list):
                 raise UserError(f"{path}: [{section}] {key}: expected one value, got {value}")
-            argument.append(Token(keyword=flag, value=str(value), source=str(path)))
+            argument = by_name.get(flag)
+            if argument is not None and not argument.tokens:
+                argument.append(Token(keyword=flag, value=str(value), source=str(path)))

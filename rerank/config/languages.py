@@ -5,49 +5,19 @@ from rerank.utils.errors import UserError
 ENGLISH = "en"
 """The default: Anserini's English analyzer, Porter's stems without possessives and Lucene's stop words."""
 
+BY_CODE = """
+ar.Arabic bg.Bulgarian bn.Bengali ca.Catalan ckb.Sorani da.Danish de.German el.Greek es.Spanish et.Estonian
+eu.Basque fa.Persian fi.Finnish fr.French ga.Irish gl.Galician hi.Hindi hu.Hungarian hy.Armenian id.Indonesian
+it.Italian ja.Japanese lt.Lithuanian lv.Latvian ne.Nepali nl.Dutch no.Norwegian pt.Portuguese ro.Romanian
+ru.Russian sr.Serbian standard.Standard sv.Swedish ta.Tamil te.Telugu th.Thai tr.Turkish uk.UkrainianMorfologik
+"""
+"""Those whose package in Lucene is the code of the language."""
 ANALYZERS = {
-    "ar": "ar.Arabic",
-    "bg": "bg.Bulgarian",
-    "bn": "bn.Bengali",
-    "ca": "ca.Catalan",
-    "ckb": "ckb.Sorani",
+    **{name.partition(".")[0]: name for name in BY_CODE.split()},
     "cs": "cz.Czech",
-    "da": "da.Danish",
-    "de": "de.German",
-    "el": "el.Greek",
-    "es": "es.Spanish",
-    "et": "et.Estonian",
-    "eu": "eu.Basque",
-    "fa": "fa.Persian",
-    "fi": "fi.Finnish",
-    "fr": "fr.French",
-    "ga": "ga.Irish",
-    "gl": "gl.Galician",
-    "hi": "hi.Hindi",
-    "hu": "hu.Hungarian",
-    "hy": "hy.Armenian",
-    "id": "id.Indonesian",
-    "it": "it.Italian",
-    "ja": "ja.Japanese",
     "ko": "cjk.CJK",
-    "lt": "lt.Lithuanian",
-    "lv": "lv.Latvian",
-    "ne": "ne.Nepali",
-    "nl": "nl.Dutch",
-    "no": "no.Norwegian",
     "pl": "morfologik.Morfologik",
-    "pt": "pt.Portuguese",
     "pt-br": "br.Brazilian",
-    "ro": "ro.Romanian",
-    "ru": "ru.Russian",
-    "sr": "sr.Serbian",
-    "standard": "standard.Standard",
-    "sv": "sv.Swedish",
-    "ta": "ta.Tamil",
-    "te": "te.Telugu",
-    "th": "th.Thai",
-    "tr": "tr.Turkish",
-    "uk": "uk.UkrainianMorfologik",
     "zh": "cjk.CJK",
 }
 """Code -> Lucene's analyzer: all of its languages, and "standard" (words in lower case) for any other language."""

@@ -53,10 +53,10 @@ def _help(losses: dict[str, Hyperparameter]) -> str:
     description = next((of_loss.description for of_loss in losses.values() if of_loss.description), "")
     first, _, rest = description.partition(" ")
     description = f"{first.capitalize() if first.isalpha() else first} {rest}"  # p@K and l2 are values
-    names_by_default: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for name, of_loss in losses.items():
-        names_by_default.setdefault(str(of_loss.default), []).append(name)
-    defaults = "; ".join(f"{', '.join(names)}: {value}" for value, names in names_by_default.items())
+        names.setdefault(str(of_loss.default), []).append(name)
+    defaults = "; ".join(f"{', '.join(of_value)}: {value}" for value, of_value in names.items())
     return f"{description} [default of {defaults}]"
 
 

@@ -160,7 +160,7 @@ def _score_on_cluster(
     score = partial(
         _score_part, replace(config, collection=scoring.dataset.config.collection), scoring.checkpoint, run, plan
     )
-    ended = work_on_ray(engine, score, numbers, plan.folder, gpus=config.training.device != "cpu")
+    ended = work_on_ray(engine, score, numbers, gpus=config.training.device != "cpu")
     failed = failures(ended, len(numbers), "scoring", lambda number: f"part {number}")
     for number, error in failed:
         print(f"failed: part {number}: {error}", file=sys.stderr)

@@ -159,8 +159,7 @@ def _train_jobs(jobs: list[Job], total: int, engine: str, workers: int | None = 
     random.Random(0).shuffle(jobs)  # mixes quick and slow cells, so that the estimated time is right from the start
     devices = {job.config.training.device for job in jobs}
     if engine != LOCAL:
-        folder = Path(jobs[0].config.output.folder)
-        ended = work_on_ray(engine, partial(_train, None), jobs, folder, workers, gpus=devices != {"cpu"})
+        ended = work_on_ray(engine, partial(_train, None), jobs, workers, gpus=devices != {"cpu"})
     else:
         gpus, cores = visible_gpus(), count_cores()
         own = gpus if devices <= {"auto", "cuda"} else []

@@ -105,7 +105,7 @@ class CrossFitting:
             return
         config = self.world.config
         fit_one = partial(_fit_in_process, config, self.stages, self.parts, self.queries, self.folder)
-        ended = work_on_ray(engine, fit_one, missing, self.folder, gpus=config.training.device != "cpu")
+        ended = work_on_ray(engine, fit_one, missing, gpus=config.training.device != "cpu")
         failed = failures(ended, len(missing), "fitting on the cluster", lambda fit: self.place(*fit).name)
         if failed:
             (name, without), error = failed[0]

@@ -29,7 +29,7 @@ TUNED_DEPTH = 100
 class BM25(Stage):
     """Retrieves documents by the words of the query (`rerank.retrieval.bm25`)."""
 
-    k1: Annotated[float, between(0, 1e6)] = 0.9
+    k1: Annotated[float, between(0, 10**6)] = 0.9
     """BM25's k1."""
     b: Annotated[float, between(0, 1)] = 0.4
     """BM25's b."""

@@ -10,10 +10,10 @@ import os
 import pickle
 import signal
 import socket
-import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -23,7 +23,6 @@ from cyclopts import Parameter
 from rerank.utils.errors import UserError
 from rerank.utils.parameters import Pattern
 from rerank.utils.plugins import add_plugins, named_plugins
-from rerank.utils.temporary import temporary_place
 from rerank.utils.workers import SECONDS_TO_END, Pipe, end, outcome, start
 
 Job = TypeVar("Job")
@@ -36,14 +35,9 @@ ENVIRONMENT = {
 }
 """What Ray reads in the driver's process."""
 AGAIN = "; what is finished is kept: start Ray again, and the same command goes on"
-CONNECTED = "connected"
-"""What the driver sends first."""
-ATTEMPTS = 2
-"""How often a client at ray:// tries to connect."""
+CONNECTED = "connected"  # what the driver sends first
 RETRIES = 2
 """How often Ray starts a job again whose node or process was lost."""
-SECONDS_TO_SEE = 3.0
-"""How long a network file system may take to show a new file on another machine."""
 SECONDS_TO_CONNECT = 150.0
 
 
@@ -54,57 +48,42 @@ def expect_engine(engine: str) -> None:
 
 
 def work_on_ray(
-    engine: str,
-    function: Callable[[Job], None],
-    jobs: Sequence[Job],
-    folder: Path,
-    workers: int | None = None,
-    gpus: bool = True,
+    engine: str, function: Callable[[Job], None], jobs: Sequence[Job], workers: int | None = None, gpus: bool = True
 ) -> Generator[tuple[Job, str], None, None]:
     """Yields each job when it has ended, with its error, "" if it had none, as `rerank.utils.workers.work` does.
 
-    `function` is called in processes of Ray on the nodes of the cluster, in this process' working directory; a job
-    whose node or process is lost starts again, as often as Ray tries. At most `workers` work at the same time, by
-    default as many as the cluster can run. With `gpus`, each takes a GPU where the cluster has some. `folder`, which is
-    made, must be on a disk that all nodes share. Raises UserError if the cluster cannot be reached or its head is lost,
-    if a node does not see `folder`, and if no node can run a job.
+    `function` is called in processes of Ray on the nodes of the cluster, in this process' working directory, which all
+    nodes must share; a job whose node or process is lost starts again, as often as Ray tries. At most `workers` work at
+    the same time, by default as many as the cluster can run. With `gpus`, each takes a GPU where the cluster has some.
+    Raises UserError if the cluster cannot be reached or its head is lost, and if no node can run a job.
     """
     expect_engine(engine)
-    folder.mkdir(parents=True, exist_ok=True)
     where = f"the Ray cluster at {engine if engine != RAY else os.environ.get('RAY_ADDRESS') or 'this machine'}"
-    with temporary_place(folder.absolute() / "shared") as place:
-        place.new.touch()
-        task = Work(engine, pickle.dumps(function), Path.cwd(), place.new, workers, gpus, named_plugins())
-        driver = start(drive, task, [pickle.dumps(job) for job in jobs], environment=ENVIRONMENT)
-        try:
-            if not driver.pipe.poll(SECONDS_TO_CONNECT):
-                raise UserError(f"--on {engine}: {where} has not answered in {SECONDS_TO_CONNECT:.0f} s{AGAIN}")
-            for _ in range(1 + len(jobs)):
-                message: Any = driver.pipe.recv()
-                if isinstance(message, Exception):
-                    raise message
-                if message != CONNECTED:
-                    number, error = message
-                    yield jobs[number], error
-            driver.process.join(SECONDS_TO_END)  # an interrupt while Ray shuts down would keep it from ending
-        except (EOFError, ConnectionResetError):
-            raise UserError(f"--on {engine}: the connection to {where} is lost{AGAIN}") from None
-        finally:
-            end([driver], SECONDS_TO_END + 10)  # it waits for the jobs on the nodes
+    task = Work(engine, pickle.dumps(function), Path.cwd(), workers, gpus, named_plugins())
+    driver = start(drive, task, [pickle.dumps(job) for job in jobs], environment=ENVIRONMENT)
+    try:
+        if not driver.pipe.poll(SECONDS_TO_CONNECT):
+            raise UserError(f"--on {engine}: {where} has not answered in {SECONDS_TO_CONNECT:.0f} s{AGAIN}")
+        for _ in range(1 + len(jobs)):
+            message: Any = driver.pipe.recv()
+            if isinstance(message, Exception):
+                raise message
+            if message != CONNECTED:
+                number, error = message
+                yield jobs[number], error
+        driver.process.join(SECONDS_TO_END)  # an interrupt while Ray shuts down would keep it from ending
+    except (EOFError, ConnectionResetError):
+        raise UserError(f"--on {engine}: the connection to {where} is lost{AGAIN}") from None
+    finally:
+        end([driver], SECONDS_TO_END + 10)  # it waits for the jobs on the nodes
 
 
 class Work(NamedTuple):
-    """What the driver is told: the cluster, the pickled function, and where and on how much of a node it runs.
-
-    engine: `ray` or `ray://HOST:PORT`. cwd: the folder that the jobs run in. probe: a file that every node must see.
-    workers: how many work at the same time; None for as many as the cluster can run. gpus: whether a worker takes a GPU
-    where the cluster has some. plugins: the modules of `--plugin`, which a node finds in `cwd` too.
-    """
+    """What the driver is told: the arguments of `work_on_ray`, pickled, the working directory and the plug-ins."""
 
     engine: str
     function: bytes
     cwd: Path
-    probe: Path
     workers: int | None
     gpus: bool
     plugins: list[str]
@@ -139,15 +118,15 @@ def _connect(engine: str) -> None:
     remedy = "start one with `ray start --head`, or name its head: --on ray://HOST:10001, or RAY_ADDRESS=HOST:6379"
     if address not in ("auto", "local") and (reason := _silence(address, 10.0)):
         raise UserError(f"--on {engine}: no Ray cluster answers at {address}: {reason}; {remedy}")
-    for attempt in range(ATTEMPTS):
+    init = partial(ray.init, address, log_to_driver=False, logging_level=logging.ERROR, namespace="rerank")
+    try:
         try:
-            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, namespace="rerank")
-            break
-        except (ConnectionError, ValueError, RuntimeError, ImportError, ray.exceptions.RayError) as error:
-            if isinstance(error, ConnectionAbortedError) and attempt < ATTEMPTS - 1:
-                continue  # the process that the head starts for a client now and then ends at once
-            line = _line(error).rstrip(".")
-            raise UserError(f"--on {engine}: no Ray cluster can be reached: {line}; {remedy}") from error
+            init()
+        except ConnectionAbortedError:  # the process that the head starts for a client now and then ends at once
+            init()
+    except (ConnectionError, ValueError, RuntimeError, ImportError, ray.exceptions.RayError) as error:
+        line = _line(error).rstrip(".")
+        raise UserError(f"--on {engine}: no Ray cluster can be reached: {line}; {remedy}") from error
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray has set its own handler
 
 
@@ -185,10 +164,7 @@ def _run_all(work: Work, jobs: Sequence[bytes]) -> Generator[tuple[int, str]]:
 
 
 def _share(work: Work) -> dict[str, float]:
-    """What a job takes of its node: a GPU and its share of the CPUs, or one CPU, or more for few workers.
-
-    Raises UserError if no node has any.
-    """
+    """What a job takes of its node: a GPU and its share of the CPUs, or one CPU, or more for few workers."""
     import ray
 
     nodes: list[dict[str, float]] = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -206,35 +182,27 @@ def _result(work: Work, ended: Any) -> str:
     import ray
 
     try:
-        error, blind = ray.get(ended)
+        return str(ray.get(ended))
     except ray.exceptions.RayTaskError as failure:  # `run_job` raises nothing: it could not be imported
         line = str(failure).strip().splitlines()[-1]
         raise UserError(f"--on {work.engine}: a node cannot run rerank: {line}; install it on all nodes") from failure
     except ray.exceptions.RayError as failure:
         return f"its node or its process (killed, as for memory) was lost {RETRIES + 1} times: {_line(failure)}"
-    if blind:
-        raise UserError(
-            f"--on {work.engine}: node {blind} does not see what this machine writes in {work.probe.parents[1]}, or "
-            f"not {work.cwd}; all nodes need these folders by the same names, on a disk that they share"
-        )
-    return str(error)
 
 
-def run_job(work: Work, job: bytes) -> tuple[str, str]:
-    """Runs a job on a node; returns its error, and the name of the node if it does not see the folders."""
-    deadline = time.monotonic() + SECONDS_TO_SEE
-    while not (work.cwd.is_dir() and work.probe.is_file()):
-        if time.monotonic() > deadline:
-            return "", socket.gethostname()
-        time.sleep(0.5)
-    os.chdir(work.cwd)
-    add_plugins(work.plugins)
-    return outcome(_call_pickled, (work.function, job)), ""
+def run_job(work: Work, job: bytes) -> str:
+    """Runs a job on a node; returns its error."""
 
+    def call(job: bytes) -> None:
+        if not work.cwd.is_dir():
+            raise UserError(
+                f"node {socket.gethostname()} has no folder {work.cwd}; all nodes need it, on a shared disk"
+            )
+        os.chdir(work.cwd)
+        add_plugins(work.plugins)
+        pickle.loads(work.function)(pickle.loads(job))
 
-def _call_pickled(call: tuple[bytes, bytes]) -> None:
-    function, job = map(pickle.loads, call)
-    function(job)
+    return outcome(call, job)
 
 
 def _line(error: BaseException) -> str:

@@ -22,8 +22,8 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in joined)
 
 
-def nearest(name: str, valid: Iterable[str]) -> str:
-    """A hint that names the valid name nearest to `name`, or all of them where none is near.
+def nearest(name: str, valid: Iterable[str], otherwise: str = "") -> str:
+    """A hint that names the valid name nearest to `name`; where none is near, `otherwise`, or all valid names.
 
     >>> nearest("smothi", ["smoothi", "hinge"])
     'did you mean smoothi?'
@@ -33,7 +33,9 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     valid = sorted(valid)
     folded = {option.casefold(): option for option in valid}  # ndgc is nearer to nDCG than to Rndcg
     close = difflib.get_close_matches(name.casefold(), folded, n=1)
-    return f"did you mean {folded[close[0]]}?" if close else f"expected one of {', '.join(valid)}"
+    if close:
+        return f"did you mean {folded[close[0]]}?"
+    return otherwise or f"expected one of {', '.join(valid)}"
 
 
 def needed(package: str, what: str, extra: str = "cpu") -> None:

@@ -13,10 +13,8 @@ from pathlib import Path
 
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json
-from rerank.utils.progress import progress
 from rerank.utils.temporary import LOCK, temporary_place
 
-BLOCK = 16 * 2**20
 LARGE = 2**26
 """Bytes of a file whose hash is kept: a smaller one takes less than half a second."""
 REFUSALS = {
@@ -34,13 +32,7 @@ def _output_target(path: str | Path) -> Path:
     It is a file, a folder, or nothing yet. Raises UserError for a device, a FIFO and a socket.
     """
     target = Path(os.path.realpath(path)) if Path(path).is_symlink() else Path(path)
-    try:
-        mode = target.lstat().st_mode
-    except FileNotFoundError:
-        return target
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+    if os.path.lexists(target) and not target.is_file() and not target.is_dir():
         raise UserError(
             f"{path}: is a FIFO, a socket, a device or a link to itself; expected the name of a new or a regular file"
         )
@@ -48,7 +40,7 @@ def _output_target(path: str | Path) -> Path:
 
 
 def check_output(path: str | Path, flag: str = "--out") -> None:
-    """Raises UserError, before any work, if `path` is nothing that can be written as a file (see `_output_target`)."""
+    """Raises UserError, before any work, if `path` is nothing that can be written as a file."""
     if _writable_target(path, flag).is_dir():
         raise UserError(f"{flag} {path}: is a folder, expected the name of a file to write")
 
@@ -65,7 +57,7 @@ def _writable_target(path: str | Path, flag: str) -> Path:
     try:
         target = _output_target(path)
     except UserError as error:
-        raise UserError(f"{flag} {error}") from error.__cause__
+        raise UserError(f"{flag} {error}") from None
     existing = next(parent for parent in target.absolute().parents if os.path.lexists(parent))
     try:
         with tempfile.TemporaryFile(dir=existing):
@@ -79,9 +71,9 @@ def atomic_write(target: str | Path) -> Iterator[Path]:
     """Yields a temporary path to write a file or a folder at; it replaces `target` after the block.
 
     A symbolic link stays, and its target is replaced. If the block fails, also by a full disk or an interrupt, `target`
-    is unchanged and the temporary path is removed. What a process that was killed left beside `target` is removed too.
-    Raises UserError if the path cannot be written to, the disk is full, a file would replace a folder, or `target` is a
-    device, a FIFO or a socket. The umask decides who may read what was written, whatever wrote it.
+    is unchanged and the temporary path is removed; so is what a killed process left beside `target`. Raises UserError
+    if the path cannot be written to, the disk is full, a file would replace a folder, or `target` is a device, a FIFO
+    or a socket. The umask decides who may read what was written, whatever wrote it.
     """
     path, target = Path(target), _output_target(target)
     with contextlib.ExitStack() as stack:
@@ -138,20 +130,15 @@ def short_hash_of(parts: Iterable[object]) -> str:
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file's bytes; a large file shows a progress bar."""
-    digest, blocks = hashlib.sha256(), -(-path.stat().st_size // BLOCK)
+    """SHA-256 of a file's bytes."""
     with path.open("rb") as file:
-        contents = iter(lambda: file.read(BLOCK), b"")
-        for block in progress(contents, blocks, f"hashing {path.name}", show=blocks > 1):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def kept_hash(path: Path) -> str:
     """As `file_hash`; that of a large file is kept in the user's cache, as 22 GB take half a minute to read.
 
     It is computed again when the size of the file changes, its time, or the time when the system last changed either.
-    Raises OSError for a file that cannot be read.
     """
     status = path.stat()
     if status.st_size < LARGE:

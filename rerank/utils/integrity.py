@@ -4,8 +4,9 @@ The hash is XXH3, 128 bits: it finds damage and changes, at the speed of memory,
 SHA-256 and BLAKE2 of the standard library take ten times as long.
 """
 
+import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self, TypedDict
 
@@ -17,10 +18,6 @@ from rerank.utils.json_files import check_shape, parse_json, shown
 RECORD = "files.json"
 """The record of the other files of a folder."""
 BLOCK = 2**20  # fits into a processor's cache
-SIZE, HASH = "bytes", "xxh3_128"
-
-Record = dict[str, dict[str, Any]]
-"""The name of a file, relative to a folder -> SIZE and HASH of its content."""
 
 
 class Facts(TypedDict):
@@ -30,14 +27,15 @@ class Facts(TypedDict):
     xxh3_128: str
 
 
+Record = dict[str, dict[str, Any]]
+"""The name of a file, relative to a folder -> its size and hash."""
+
+
 def facts_of(file: Path) -> dict[str, Any]:
     """The size and the hash of a file; raises OSError if it cannot be read."""
-    digest, size = xxhash.xxh3_128(), 0
     with file.open("rb") as content:
-        while block := content.read(BLOCK):
-            digest.update(block)
-            size += len(block)
-    return {SIZE: size, HASH: digest.hexdigest()}
+        digest = hashlib.file_digest(content, xxhash.xxh3_128)
+        return {"bytes": content.tell(), "xxh3_128": digest.hexdigest()}
 
 
 class RecordedFile:
@@ -47,15 +45,18 @@ class RecordedFile:
     Raises ValueError if the file does not begin with that, and OSError if it cannot be opened.
     """
 
-    def __init__(self, path: Path, kept: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, path: Path, kept: dict[str, Any] | None = None) -> None:
         self._digest, self.size = xxhash.xxh3_128(), 0
         self._file = path.open("r+b" if kept else "wb")
         if kept:
-            try:
-                self._keep(path.name, kept)
-            except BaseException:
+            while block := self._file.read(min(BLOCK, kept["bytes"] - self.size)):
+                self._digest.update(block)
+                self.size += len(block)
+            if self.facts() != kept:
                 self._file.close()
-                raise
+                raise ValueError(f"{path.name}: has changed")
+            self._file.seek(self.size)
+            self._file.truncate()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Appends to the file; raises OSError."""
@@ -68,23 +69,14 @@ class RecordedFile:
         self._file.flush()
 
     def facts(self) -> dict[str, Any]:
-        """The size and the hash of what was written so far, as `facts_of` gives them."""
-        return {SIZE: self.size, HASH: self._digest.hexdigest()}
+        """The size and the hash of what was written so far."""
+        return {"bytes": self.size, "xxh3_128": self._digest.hexdigest()}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
-
-    def _keep(self, name: str, kept: Mapping[str, Any]) -> None:
-        while block := self._file.read(min(BLOCK, kept[SIZE] - self.size)):
-            self._digest.update(block)
-            self.size += len(block)
-        if self.facts() != kept:
-            raise ValueError(f"{name}: has changed")
-        self._file.seek(self.size)
-        self._file.truncate()
 
 
 def files_below(folder: Path) -> list[Path]:
@@ -97,7 +89,7 @@ def record_of(folder: Path, files: Iterable[Path]) -> Record:
     return {file.relative_to(folder).as_posix(): facts_of(file) for file in files}
 
 
-def changes(folder: Path, record: Mapping[str, Any]) -> Iterator[str]:
+def changes(folder: Path, record: Record) -> Iterator[str]:
     """A line for each recorded file that is missing or has another content; files without a record do not count."""
     for name, expected in record.items():
         try:
@@ -108,11 +100,8 @@ def changes(folder: Path, record: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: cannot be read: {error.strerror}"
         else:
             if found != expected:
-                yield f"{name}: expected {_in_words(expected)}, found {_in_words(found)}"
-
-
-def _in_words(facts: Mapping[str, Any]) -> str:
-    return f"XXH3 {facts[HASH][:12]}… of {facts[SIZE]} bytes"
+                said = (f"XXH3 {facts['xxh3_128'][:12]}… of {facts['bytes']} bytes" for facts in (expected, found))
+                yield f"{name}: expected {', found '.join(said)}"
 
 
 def write_record(folder: Path, written: Record | None = None) -> None:
@@ -124,11 +113,8 @@ def write_record(folder: Path, written: Record | None = None) -> None:
 
 def changes_since_record(folder: Path) -> list[str]:
     """What differs from the record in a folder."""
-    file = folder / RECORD
-    if not file.exists():
-        return [f"{RECORD}: expected a file, found none"]
     try:
-        return list(changes(folder, as_record(parse_json(file.read_bytes()))))
+        return list(changes(folder, as_record(parse_json((folder / RECORD).read_bytes()))))
     except OSError as error:
         return [f"{RECORD}: cannot be read: {error.strerror}"]
     except ValueError as error:

@@ -60,16 +60,15 @@ def read_json(path: str | Path, shape: Any, remedy: str) -> Any:
 
 def read_json_lines(path: str | Path, shape: Any, remedy: str) -> Iterator[Any]:
     """The value of each line of a file, of this shape; raises UserError, which ends with `remedy`, for any other."""
+    number = 0
     try:
         with Path(path).open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                try:
-                    value = parse_json(line, shape)
-                except ValueError as error:
-                    raise UserError(f"{path}:{number}: {error}; {remedy}") from error
-                yield value
+            for number, line in enumerate(lines, 1):  # noqa: B007
+                yield parse_json(line, shape)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}; {remedy}") from error
+    except ValueError as error:
+        raise UserError(f"{path}:{number}: {error}; {remedy}") from error
 
 
 def check_shape(value: Any, shape: Any, place: str = "") -> None:

@@ -5,13 +5,12 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from itertools import chain, islice
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Built = TypeVar("Built")
-Result = TypeVar("Result")
 FEW = 5
 """Fewer items than this are done before processes have started."""
 MAX_WORKERS = 8
@@ -26,17 +25,10 @@ def count_cores() -> int:
 def prefetch(items: Iterable[Item], build: Callable[[Item], Built]) -> Iterator[tuple[Item, Built]]:
     """Yields each item with `build(item)`, in order; the next one is built while the caller works on this one."""
     with ThreadPoolExecutor(max_workers=1) as background:
-        current = None
-        for item in items:
-            following = item, background.submit(build, item)
-            if current is not None:
-                yield current[0], current[1].result()
-            current = following
-        if current is not None:
-            yield current[0], current[1].result()
+        yield from _in_order(background, build, items, 1)
 
 
-def ordered_map(function: Callable[[Any], Result], items: Iterable[Any]) -> Generator[Result]:
+def ordered_map(function: Callable[[Any], Built], items: Iterable[Any]) -> Generator[Built]:
     """Yields `function(item)` of each item, in order, computed in one process for each core.
 
     Fewer than FEW items are computed in this process. `function` must be a function of a module. At most two items for
@@ -48,17 +40,27 @@ def ordered_map(function: Callable[[Any], Result], items: Iterable[Any]) -> Gene
         yield from map(function, first)
         return
     workers = min(MAX_WORKERS, count_cores())
-    waiting: deque[Future[Result]] = deque()
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _ignore_interrupts)
     try:
-        for item in chain(first, items):
-            waiting.append(pool.submit(function, item))
-            if len(waiting) > 2 * workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        for _, result in _in_order(pool, function, chain(first, items), 2 * workers):
+            yield result
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _in_order(
+    pool: Executor, function: Callable[[Item], Built], items: Iterable[Item], ahead: int
+) -> Iterator[tuple[Item, Built]]:
+    """Yields each item with `function(item)`, computed by the pool, which has `ahead` of the next ones."""
+    waiting: deque[tuple[Item, Future[Built]]] = deque()
+    for item in items:
+        waiting.append((item, pool.submit(function, item)))
+        if len(waiting) > ahead:
+            done, result = waiting.popleft()
+            yield done, result.result()
+    while waiting:
+        done, result = waiting.popleft()
+        yield done, result.result()
 
 
 def _ignore_interrupts() -> None:

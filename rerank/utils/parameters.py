@@ -24,10 +24,9 @@ def _whole(expected: Any, tokens: Sequence[Token]) -> int | str:
 
 
 def _expand_text(expected: Any, tokens: Sequence[Token]) -> str:
-    (token,) = tokens
-    if "\0" in token.value:
+    if "\0" in tokens[0].value:
         raise ValueError("expected a name without NUL characters")
-    return os.path.expanduser(str(token.value))  # noqa: PTH111 - a Path would drop a leading ./
+    return os.path.expanduser(str(tokens[0].value))  # noqa: PTH111 - a Path would drop a leading ./
 
 
 def _expand_path(expected: Any, tokens: Sequence[Token]) -> Path:
@@ -35,8 +34,7 @@ def _expand_path(expected: Any, tokens: Sequence[Token]) -> Path:
 
 
 def _break_lines(expected: Any, tokens: Sequence[Token]) -> str:
-    (token,) = tokens
-    return str(token.value).replace("\\n", "\n")  # what a shell leaves as it is
+    return str(tokens[0].value).replace("\\n", "\n")  # what a shell leaves as it is
 
 
 Whole = Annotated[int, Parameter(converter=_whole)]
@@ -52,8 +50,6 @@ OptionalPath = Annotated[Path | None, Parameter(converter=_expand_path)]
 
 LARGEST_WHOLE = 2**31 - 1
 """Java's and numpy's largest index."""
-LARGEST_FLOAT = 3.4028234e38
-"""The largest float32, rounded down."""
 
 
 @dataclass(frozen=True)
@@ -72,16 +68,12 @@ class Bounds:
             return
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError("expected a finite number")
-        largest = LARGEST_WHOLE if isinstance(value, int) else LARGEST_FLOAT
+        largest = LARGEST_WHOLE if isinstance(value, int) else 3.4028234e38  # the largest float32, rounded down
         if math.isinf(self.most) and value > largest:
             raise ValueError(f"expected {largest:.10g} at most")
         if not self.least <= value <= self.most:
-            limit = "or more" if math.isinf(self.most) else f"to {_shown(self.most)}"
-            raise ValueError(f"expected {_shown(self.least)} {limit}")
-
-
-def _shown(bound: float) -> str:
-    return str(bound) if isinstance(bound, int) else f"{bound:.10g}"
+            limit = "or more" if math.isinf(self.most) else f"to {self.most}"
+            raise ValueError(f"expected {self.least} {limit}")
 
 
 @dataclass(frozen=True)
@@ -112,10 +104,7 @@ def between(least: float, most: float) -> Parameter:
 
 def validators(annotation: Any) -> list[Any]:
     """The validators of an annotated type, in order."""
-    parameters = [item for item in getattr(annotation, "__metadata__", ()) if isinstance(item, Parameter)]
+    found = [getattr(item, "validator", None) for item in getattr(annotation, "__metadata__", ())]
     return [
-        validator
-        for parameter in parameters
-        if isinstance(parameter.validator, tuple)  # as cyclopts stores them
-        for validator in parameter.validator
-    ]
+        validator for of_item in found if isinstance(of_item, tuple) for validator in of_item
+    ]  # as cyclopts has them

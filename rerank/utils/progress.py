@@ -6,8 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tqdm import tqdm
 
@@ -75,23 +74,16 @@ def progress(
     """
     if not show:
         yield from items
-    elif bar_class := _bar_class():
-        about = {"desc": what, "unit": f" {unit}" if unit else "it"}
-        with bar_class(items, total=total, initial=before, leave=False, dynamic_ncols=True, **about) as bar:
+    elif sys.stderr.isatty() or "ipykernel" in sys.modules:
+        from tqdm.auto import tqdm as bar_of_terminal_or_notebook
+
+        about = {"desc": what, "unit": f" {unit}" if unit else "it", "leave": False, "dynamic_ncols": True}
+        with bar_of_terminal_or_notebook(items, total=total, initial=before, **about) as bar:
             for item in bar:
                 yield item
                 bar.set_postfix_str(postfix(), refresh=False)
     else:
         yield from _lines(items, total, what, postfix, before, unit)
-
-
-def _bar_class() -> Any:
-    """The bar for a terminal, or the one for a notebook, which needs ipywidgets; None where no bar can be drawn."""
-    if "ipykernel" in sys.modules and find_spec("ipywidgets"):
-        from tqdm.notebook import tqdm as notebook_tqdm
-
-        return notebook_tqdm
-    return tqdm if sys.stderr.isatty() else None
 
 
 def duration(seconds: float) -> str:

@@ -50,21 +50,20 @@ def trained(trained, tmp_path_factory):
 CHECKPOINT, RUN = "runs/towns/smoothi/fold1/checkpoint", "runs/towns/bm25.run"
 
 
-def test_a_job_that_fails_or_is_killed_costs_that_job_alone(cluster, tmp_path, monkeypatch):
+def test_a_job_that_fails_or_is_killed_costs_that_job_alone(cluster, monkeypatch):
     """A node has the names of plug-ins."""
     monkeypatch.setenv("RERANK_PLUGINS", "json,csv")
     words = ["fine", "wrong", "killed", "broken", "well", "named"]
-    ended = dict(work_on_ray("ray", job, words, tmp_path))
+    ended = dict(work_on_ray("ray", job, words))
     assert sorted(ended) == sorted(words)
     assert (ended["fine"], ended["well"], ended["wrong"], ended["named"]) == ("", "", "a mistake", "json csv")
     assert ended["killed"].startswith("its node or its process (killed, as for memory) was lost 3 times: ")
     assert ended["broken"].splitlines()[-1] == "ZeroDivisionError: a fault"
-    assert not list(tmp_path.iterdir())
 
 
 def test_an_interrupt_ends_the_jobs_on_the_nodes(cluster, tmp_path):
     waiting = [f"wait {tmp_path / name}" for name in "ab"]
-    with closing(work_on_ray("ray", job, ["fine", *waiting], tmp_path)) as ended:
+    with closing(work_on_ray("ray", job, ["fine", *waiting])) as ended:
         assert next(ended) == ("fine", "")
         until(lambda: len(list(tmp_path.glob("[ab].*"))) == 2)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["interrupted"] * 2
@@ -85,7 +84,7 @@ def test_the_jobs_of_a_node_that_is_removed_go_to_another(cluster, tmp_path):
 
     try:
         with beside(remove_a_node):
-            ended = sorted(work_on_ray("ray", job, [f"until {name}" for name in names], tmp_path))
+            ended = sorted(work_on_ray("ray", job, [f"until {name}" for name in names]))
         assert ended == [(f"until {name}", "") for name in names]
         assert len(begun()) == 3
     finally:
@@ -135,18 +134,11 @@ def test_a_cross_encoder_of_a_pipeline_is_fitted_as_it_is_alone(cluster, there, 
 
 
 @pytest.mark.skipif(" " in sys.executable, reason="Ray does not quote the Python of its server for clients")
-def test_a_client_of_ray_from_another_machine(cluster, tmp_path):
-    assert sorted(work_on_ray(f"ray://127.0.0.1:{cluster.nodes.client_port}", job, ["fine", "wrong"], tmp_path)) == [
+def test_a_client_of_ray_from_another_machine(cluster):
+    assert sorted(work_on_ray(f"ray://127.0.0.1:{cluster.nodes.client_port}", job, ["fine", "wrong"])) == [
         ("fine", ""),
         ("wrong", "a mistake"),
     ]
-
-
-def test_a_node_that_does_not_see_the_folder_is_named(cluster, there, capsys):
-    """The nodes have another folder at this path, which is that of each process' own working directory."""
-    line = failed(capsys, *command("--fold", "all", "--on", "ray", "--output.folder", "/proc/self/cwd/others"))
-    assert "--on ray: node " in line
-    assert "does not see what this machine writes in /proc/self/cwd/others" in line
 
 
 @pytest.mark.parametrize("engine", ["ray", "ray://127.0.0.1:1"])

@@ -1,8 +1,4 @@
-"""Progress without a terminal: plain lines, now and then; bars in a notebook."""
-
-import sys
-
-import pytest
+"""Progress without a terminal: plain lines, now and then."""
 
 from rerank.utils import progress as module
 from rerank.utils.progress import progress
@@ -36,23 +32,3 @@ def test_quick_work_and_silent_processes_print_nothing(capsys, monkeypatch):
     monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0.0)
     assert list(progress(range(4), 4, "counting", show=False)) == [0, 1, 2, 3]
     assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize("has_widgets", [True, False])
-def test_a_notebook_shows_a_bar(capsys, monkeypatch, has_widgets):
-    """With ipywidgets; else there are lines."""
-    import tqdm.notebook
-
-    drawn = []
-
-    class Widget(module.tqdm):
-        def __init__(self, *arguments, **settings):
-            drawn.append(settings["desc"])
-            super().__init__(*arguments, **settings)
-
-    monkeypatch.setitem(sys.modules, "ipykernel", sys)
-    monkeypatch.setattr(tqdm.notebook, "tqdm", Widget)
-    monkeypatch.setattr(module, "find_spec", lambda name: object() if has_widgets else None)
-    assert list(progress(range(4), 4, "counting", lambda: "loss 0.5")) == [0, 1, 2, 3]
-    assert ("counting" in capsys.readouterr().err) == has_widgets
-    assert drawn == (["counting"] if has_widgets else [])
