@@ -35,7 +35,7 @@ def page(written):
 def test_the_page_has_every_part_and_needs_no_other_file(page, written):
     assert page.count("svg") == CHARTS_OF_ALL + 2 * CHARTS_OF_ONE
     assert "Not available" not in page.text
-    for part in ("ideal re-ranking", "have no relevant candidate", "Most helped", "1.00 GiB", "training.seed"):
+    for part in ("ideal re-ranking", "Most helped", "1.00 GiB"):
         assert part in page.text
     assert page.count("script") == page.count("link") == page.count("img") == 0
     assert all(not (attributes.get("src") or "").startswith("http") for _, attributes in page.tags)

@@ -10,7 +10,7 @@ from rerank.evaluation.tables.table import Table
 from rerank.reports.charts.drawing import inline_svg
 from rerank.reports.charts.experiment import Gain, gains
 from rerank.reports.charts.plot import CHARTS, DEPTH, chart_figure
-from rerank.reports.html.parts import Figure, or_missing, render_page
+from rerank.reports.html.parts import Figure, Missing, Rows, or_missing, render_page
 from rerank.reports.html.queries import (
     QueryDetails,
     Texts,
@@ -19,8 +19,7 @@ from rerank.reports.html.queries import (
     read_documents,
     shown_documents,
 )
-from rerank.reports.html.tables import cost_table, settings_table, upper_bound_table
-from rerank.runs.experiment_results import ExperimentResults
+from rerank.runs.experiment_results import ExperimentResults, FoldResults
 from rerank.runs.results import Compared, Results, compared_with_first, open_results
 from rerank.runs.run_files import RunFiles, are_run_files, compare_files
 from rerank.utils.errors import UserError
@@ -82,7 +81,6 @@ def page_of_experiments(results: Results[ExperimentResults]) -> str:
         summary=_table(finished) if finished else None,
         unfinished=[experiment.name for experiment in experiments if experiment not in finished],
         cost=cost_table(experiments),
-        settings=settings_table(experiments),
     )
 
 
@@ -128,9 +126,6 @@ def _render(
         texts = read_documents(collection, sorted(set(shown)), texts.language, results.experiments[0])
     if texts.reason:
         log.info(f"no texts: {texts.reason}")
-    groups: dict[str, list[Compared]] = {}
-    for experiment in compared:
-        groups.setdefault(results.first_stage_names[experiment.name], []).append(experiment)
     sections = []
     for experiment, description in zip(results.experiments, descriptions, strict=True):
         of_run, figures = changed.get(experiment.name), [_figure(name, results, experiment) for name in charts]
@@ -148,8 +143,7 @@ def _render(
         measure=results.measure,
         texts_missing=texts.reason,
         absent=[or_missing(e.candidates) for e in results.experiments if not e.first_stage],
-        bounds=[or_missing(upper_bound_table, results, group) for group in groups.values()],
-        figures=[_figure(DEPTH, results)] if groups else [],
+        figures=[_figure(DEPTH, results)] if compared else [],
         experiments=sections,
         **parts,
     )
@@ -180,3 +174,39 @@ def _figure(name: str, results: Results, *experiment: Compared) -> Figure:
     key = "-".join([name, *(str(names.index(e.name)) for e in experiment)])
     label = ", ".join([title, *(e.name for e in experiment)])
     return Figure(title, caption, or_missing(lambda: inline_svg(chart_figure(name, results, *experiment), key, label)))
+
+
+def cost_table(experiments: Sequence[ExperimentResults]) -> Rows | Missing:
+    """A row per finished fold: epochs, time, speed and memory, from the log and the manifest."""
+    rows = [
+        [f"{experiment.name}, fold {fold.name}", *_cost(fold).values()]
+        for experiment in experiments
+        for fold in experiment.folds
+        if fold.facts
+    ]
+    if not rows:
+        return Missing("no fold has a manifest with its time and memory")
+    return Rows(["run", *_cost(experiments[0].folds[0])], rows)
+
+
+def _cost(fold: FoldResults) -> dict[str, object]:
+    facts = fold.facts
+    seconds, memory, precision = facts.get("seconds"), facts.get("peak_memory"), facts.get("precision", "–")
+    return {
+        "epochs": facts.get("epochs", "–"),
+        "kept": facts.get("best_epoch", "–"),
+        "minutes": "–" if seconds is None else f"{seconds / 60:.1f}",
+        "tokens/s": _rate(fold.history, "tokens"),
+        "documents/s": _rate(fold.history, "documents"),
+        "peak memory": f"{memory / 2**30:.2f} GiB" if memory else "–",
+        "device": facts.get("device_name", facts.get("device", "–")),
+        "precision": "float32" if precision == "no" else precision,
+        "processes": facts.get("processes", "–"),
+    }
+
+
+def _rate(history: list[dict[str, Any]], what: str) -> str:
+    """Units per second of training, over all epochs that recorded them."""
+    timed = [record for record in history if what in record and "seconds" in record]
+    seconds = sum(record["seconds"] for record in timed)
+    return f"{sum(record[what] for record in timed) / seconds:,.0f}" if seconds else "–"

@@ -12,11 +12,10 @@ HERE = Path(__file__).parent
 
 
 class Rows(NamedTuple):
-    """A table: the head, the rows, whose first cells are their names, and a note above."""
+    """A table: the head, and the rows, whose first cells are their names."""
 
     head: Sequence[object]
     rows: Sequence[Sequence[object]]
-    note: str = ""
 
 
 class Missing(NamedTuple):
