@@ -1,4 +1,4 @@
-"""`rerank report`: an HTML page about the experiments of a collection, or run files."""
+"""`rerank report`: an HTML page about the experiments of a collection, a pipeline, or run files."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,14 +16,15 @@ def report(
     qrels: Path | None = None,
     collection: PathText = "",
 ) -> None:
-    """Writes an HTML page about the experiments of a collection, or about run files.
+    """Writes an HTML page about the experiments of a collection, about a fitted pipeline, or about run files.
 
     Parameters
     ----------
     paths
-        runs/<collection>, or the folder of one experiment in it; or run files, of which the first is compared with.
+        runs/<collection>, the folder of one experiment in it, or that of a fitted pipeline; or run files, of which the
+        first is compared with.
     out
-        The file to write; default: report.html in the folder, or here.
+        The file to write; default: report.html in the folder, beside a pipeline, or here.
     measure
         The measure of charts and queries, such as nDCG@20 or AP.
     qrels
@@ -31,6 +32,13 @@ def report(
     collection
         Of run files: an ir_datasets id or a folder, whose texts of queries and documents the page shows.
     """
+    from rerank.pipelines.folder import is_pipeline
+
+    if is_pipeline(paths[0]):
+        from rerank.pipelines.report import write_pipeline_report
+
+        print_result(write_pipeline_report(paths[0], out))
+        return
     from rerank.reports.html.page import write_report
 
     print_result(write_report(paths, out, measure, qrels, collection))

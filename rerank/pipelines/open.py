@@ -1,9 +1,10 @@
 """Opens what answers questions: the folder of a fitted pipeline, or a cross-encoder that re-ranks BM25's candidates."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from rerank.config import Config, validate
+from rerank.config import Config, flag_name, sections, validate
 from rerank.data.trec import ranked
 from rerank.jobs.int8 import DOCUMENTS, QUERIES, Sample, evenly_spaced
 from rerank.models.reranker import Reranker
@@ -21,6 +22,13 @@ from rerank.training.open_reranker import open_reranker
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
+UNCHANGED = {
+    f"{section}.{key}": (value,) for section, values in sections(Config()).items() for key, value in values.items()
+} | {"collection.source": ("", Config().collection.source), "first_stage.depth": (50, Config().first_stage.depth)}
+"""The values of settings that nobody has changed: commands have defaults of their own for two."""
+ACTING = ("training.device", "training.precision")
+"""Settings that act with a fitted pipeline, too."""
+
 
 def open_pipeline(path: str, config: Config) -> Pipeline:
     """The pipeline of a folder, or one of BM25 and the cross-encoder `path`, with what it needs in memory.
@@ -36,13 +44,17 @@ def open_pipeline(path: str, config: Config) -> Pipeline:
     return pipeline
 
 
-def load_beside(config: Config, folder: Path) -> Fitted:
+def load_beside(config: Config, folder: Path, acts: Collection[str] = ()) -> Fitted:
     """The fitted pipeline of a folder, on the device and in the precision of the settings.
 
-    Raises UserError for settings of another collection.
+    Raises UserError for any other setting that is changed and not among those that `acts`: a pipeline has its own.
     """
-    if (source := config.collection.source) not in ("", Config().collection.source):
-        raise UserError(f"--collection {source}: of no effect: {folder} has its own settings; leave it out")
+    for section, values in sections(config).items():
+        for key, value in values.items():
+            name = f"{section}.{key}"
+            if value not in UNCHANGED.get(name, ()) and name not in (*ACTING, *acts):
+                flag = "--collection" if name == "collection.source" else flag_name(section, key)
+                raise UserError(f"{flag} {value}: of no effect: {folder} has its own settings; leave it out")
     return load_fitted(folder, config.training.device, config.training.precision)
 
 

@@ -21,7 +21,7 @@ def score_queries(config: Config, folder: Path, out: Path) -> Path:
     Raises UserError for a pipeline that cannot be opened, if no document is found, and if `out` cannot be written.
     """
     manifest, tag, settings = manifest_of(out), tag_of(out), config.collection
-    fitted = load_beside(config, folder)
+    fitted = load_beside(config, folder, ("collection.queries",))
     collection = fitted.world.collection
     queries = read_queries(settings.queries) if settings.queries else collection.queries
     learns = any(settings.learns != "nothing" for settings in fitted.stages.values())
@@ -29,7 +29,7 @@ def score_queries(config: Config, folder: Path, out: Path) -> Path:
     taught = sum(bool(qrels.get(q)) and collection.queries.get(q) == text for q, text in queries.items())
     if taught:
         log.info(
-            f"{taught} of {len(queries)} queries taught the pipeline: its evidence (`rerank verify {folder}`) says how "
+            f"{taught} of {len(queries)} queries taught the pipeline: its evidence (`rerank report {folder}`) says how "
             "good it is, not this run"
         )
     unanswered = 0

@@ -1,8 +1,11 @@
 """What a stage is: settings that are fitted on a fold, and a ranker that ranks queries. The registry of all kinds."""
 
+import functools
+import importlib
+import pkgutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from rerank.config import LossSettings
 from rerank.data.types import Fold, Run
@@ -14,7 +17,7 @@ Learns = Literal["nothing", "cheaply", "expensively"]
 the rankings of queries that it did not learn from; what learns expensively is fitted once a fold."""
 
 
-class Ranker:
+class Ranker(Protocol):
     """A fitted stage."""
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
@@ -22,39 +25,30 @@ class Ranker:
 
         A query for which there is no document may be missing from the run.
         """
-        raise NotImplementedError
 
     def save(self, folder: Path) -> None:
-        """Writes what was learned, if anything was, into an existing, empty folder; `Stage.open` reads it."""
+        """Writes what was learned into an existing, empty folder; `Stage.open` reads it."""
 
 
-class Stage:
+class Stage(Protocol):
     """The settings of a stage: a frozen dataclass that is registered with `@stage`.
 
-    `kind` is its name in files. The field `of` has the names of the stages below; a stage that retrieves has no such
-    field. A class may have `learns` as a ClassVar.
+    `kind` is its name in files; `of` are the names of the stages below, () for a stage that retrieves. Settings that
+    learn, but need not, have a method `unlearned`: the settings for a collection without judgments.
     """
 
     kind: ClassVar[str]
 
     @property
+    def of(self) -> str | tuple[str, ...]:
+        """The names of the stages below."""
+
+    @property
     def learns(self) -> Learns:
         """Whether the stage learns from judgments."""
-        return "nothing"
-
-    def unlearned(self) -> "Stage":
-        """The settings for a collection without judgments, if the stage can do without."""
-        return self
 
     def check(self) -> None:
-        """Raises ValueError, whose message is what was expected, for settings that contradict each other.
-
-        Raises UserError for a loss that does not exist, or takes other hyperparameters.
-        """
-        if loss := getattr(self, "loss", None):
-            from rerank.training.objective import open_loss  # loads torch
-
-            open_loss(loss_settings(loss), "loss")
+        """Raises ValueError, whose message is what was expected, for settings that contradict each other."""
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> Ranker:
         """Learns from the training and validation queries of a fold.
@@ -62,11 +56,9 @@ class Stage:
         `below` has the rankings of these queries. `folder` is where a long training keeps what it resumes from. A stage
         that learns nothing ignores all but the world. Raises UserError if there is nothing to learn from.
         """
-        return self.open(world, folder)
 
     def open(self, world: World, folder: Path) -> Ranker:
         """The ranker that was saved into a folder. Raises UserError if the files are missing or damaged."""
-        raise NotImplementedError
 
 
 STAGES: dict[str, type[Any]] = {}
@@ -83,8 +75,35 @@ def stage(settings: Settings) -> Settings:
 
 def stage_kinds() -> dict[str, type[Any]]:
     """All kinds by name: those of this package, of plug-ins, and those registered since."""
+    _import_stages()
     load_plugins()
     return STAGES
+
+
+@functools.cache
+def _import_stages() -> None:
+    package = importlib.import_module("rerank.stages")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"rerank.stages.{module.name}")
+
+
+def expect_one_below(settings: "Stage") -> None:
+    """Raises ValueError unless a stage has one stage below it, whose documents it ranks."""
+    if len(below(settings)) != 1:
+        raise ValueError("expected one stage, whose documents it ranks")
+
+
+def check_loss(loss: str | LossSettings) -> None:
+    """Raises UserError for a loss that does not exist, or takes other hyperparameters."""
+    from rerank.training.objective import open_loss  # loads torch
+
+    open_loss(loss_settings(loss), "loss")
+
+
+def unlearned(settings: "Stage") -> "Stage":
+    """The settings for a collection without judgments."""
+    without: Stage = settings.unlearned() if hasattr(settings, "unlearned") else settings
+    return without
 
 
 def loss_settings(loss: str | LossSettings) -> LossSettings:
@@ -92,7 +111,6 @@ def loss_settings(loss: str | LossSettings) -> LossSettings:
     return LossSettings(loss) if isinstance(loss, str) else loss
 
 
-def below(settings: Stage) -> tuple[str, ...]:
+def below(settings: "Stage") -> tuple[str, ...]:
     """The names of the stages below."""
-    of = getattr(settings, "of", ())
-    return (of,) if isinstance(of, str) else tuple(of)
+    return (settings.of,) if isinstance(settings.of, str) else tuple(settings.of)

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 from rerank.data.types import Fold, Run
 from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.weights import MEASURE, almost_best
-from rerank.stages.base import Learns, Ranker, Stage, stage
+from rerank.stages.base import Learns, stage
 from rerank.stages.world import World
 from rerank.utils.json_files import read_json
 from rerank.utils.parameters import Whole, at_least, between
@@ -26,7 +26,7 @@ TUNED_DEPTH = 100
 
 @stage
 @dataclass(frozen=True)
-class BM25(Stage):
+class BM25:
     """Retrieves documents by the words of the query (`rerank.retrieval.bm25`)."""
 
     k1: Annotated[float, between(0, 10**6)] = 0.9
@@ -40,10 +40,15 @@ class BM25(Stage):
     depth: Annotated[Whole, at_least(1)] = 1000
     """Documents of a query."""
     kind: ClassVar[str] = "bm25"
+    of: ClassVar[tuple[str, ...]] = ()
 
     @property
     def learns(self) -> Learns:
+        """Cheaply if judgments choose k1 and b."""
         return "cheaply" if self.tune else "nothing"
+
+    def check(self) -> None:
+        """Every setting is checked by its bounds."""
 
     def unlearned(self) -> "BM25":
         """k1 and b are those that are set."""
@@ -79,7 +84,7 @@ class BM25(Stage):
 
 
 @dataclass(frozen=True)
-class BM25Ranker(Ranker):
+class BM25Ranker:
     """Searches the index of a world with these settings."""
 
     settings: BM25
@@ -87,6 +92,7 @@ class BM25Ranker(Ranker):
     index: Path
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
+        """The best documents of each query that has text."""
         from rerank.retrieval.bm25 import Searcher  # starts Java when it is used
         from rerank.retrieval.rm3 import search_rm3
 
@@ -103,5 +109,6 @@ class BM25Ranker(Ranker):
         return {query_id: scores for query_id, scores in found.items() if scores}
 
     def save(self, folder: Path) -> None:
+        """Writes k1 and b, if judgments chose them."""
         if self.settings.tune:
             (folder / FILE).write_text(json.dumps({"k1": self.settings.k1, "b": self.settings.b}), encoding="utf-8")

@@ -13,8 +13,7 @@ from rerank.data.trec import ranked
 from rerank.data.types import Fold, Run
 from rerank.evaluation.fusion import place_above
 from rerank.runs.layout import FoldFolder
-from rerank.stages.base import Learns, Ranker, stage
-from rerank.stages.reranking import Reranking
+from rerank.stages.base import Learns, check_loss, expect_one_below, stage
 from rerank.stages.world import World
 from rerank.utils.parameters import Whole, at_least
 
@@ -27,7 +26,7 @@ RankPassages = Callable[..., "list[BestPassage]"]
 
 @stage
 @dataclass(frozen=True)
-class CrossEncoder(Reranking):
+class CrossEncoder:
     """Re-ranks the best documents of the stage below by a model that reads query and document together.
 
     The model is fine-tuned as by `rerank train`, with the same settings, or taken as it is. Documents below `depth`
@@ -52,7 +51,13 @@ class CrossEncoder(Reranking):
 
     @property
     def learns(self) -> Learns:
+        """Expensively, unless the model is taken as it is."""
         return "expensively" if self.trained else "nothing"
+
+    def check(self) -> None:
+        """Raises ValueError unless one stage is below, and UserError for a loss that does not exist."""
+        expect_one_below(self)
+        check_loss(self.loss)
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "CrossEncoderRanker":
         """Fine-tunes the model on the training queries; validation queries choose the epoch."""
@@ -98,7 +103,7 @@ class CrossEncoder(Reranking):
 
 
 @dataclass(frozen=True)
-class CrossEncoderRanker(Ranker):
+class CrossEncoderRanker:
     """Ranks with a trained model, which was opened from `checkpoint`.
 
     `rank_elsewhere` ranks the documents of a single query in the place of the model, as the thread of a server does.
@@ -111,6 +116,7 @@ class CrossEncoderRanker(Ranker):
     rank_elsewhere: RankPassages | None = None
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
+        """The documents of the stage below; the first `depth` of them are scored, and come first."""
         (first,) = below
         first = {query_id: first[query_id] for query_id in queries if first.get(query_id)}
         if not first:
@@ -128,5 +134,6 @@ class CrossEncoderRanker(Ranker):
         return place_above({query_id: scores}, {query_id: first}), passages
 
     def save(self, folder: Path) -> None:
+        """Copies the checkpoint, if one was trained."""
         if self.settings.trained:
             shutil.copytree(self.checkpoint, FoldFolder(folder).checkpoint)

@@ -1,37 +1,19 @@
-"""The stages `dense` and `feedback`: a bi-encoder, whose vectors of documents are searched exactly.
-
-Feedback: Rocchio, "Relevance feedback in information retrieval", 1971, without negative documents; with the vectors of
-a bi-encoder: Li et al., "Pseudo Relevance Feedback with Deep Language Models and Dense Retrievers", TOIS 2023.
-"""
+"""The stage `dense`: a bi-encoder, whose vectors of documents are searched exactly."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
-import numpy as np
-
-from rerank.data.embeddings import EmbeddingStore
-from rerank.data.trec import ranked
-from rerank.data.types import Run
-from rerank.evaluation.fusion import fuse_ranks
-from rerank.stages.base import Ranker, Stage, stage
+from rerank.data.types import Fold, Run
+from rerank.stages.base import Learns, stage
 from rerank.stages.world import World
 from rerank.utils.parameters import PathText, Whole, at_least
 
 
-class _OfVectors(Stage):
-    encoder: PathText
-
-    def open(self, world: World, folder: Path) -> "DenseRanker":
-        """A searcher of the vectors of the documents, which are made unless the world has them."""
-        world.vectors(self.encoder)
-        return DenseRanker(self, world)
-
-
 @stage
 @dataclass(frozen=True)
-class Dense(_OfVectors):
+class Dense:
     """Retrieves the documents whose best passage is most similar to the query."""
 
     encoder: PathText
@@ -39,68 +21,33 @@ class Dense(_OfVectors):
     depth: Annotated[Whole, at_least(1)] = 1000
     """Documents of a query."""
     kind: ClassVar[str] = "dense"
-
-
-@stage
-@dataclass(frozen=True)
-class Feedback(_OfVectors):
-    """Retrieves with vectors of queries to which those of the best documents of the stages below are added.
-
-    Several stages below are fused by reciprocal rank.
-    """
-
-    kind: ClassVar[str] = "feedback"
-    of: str | tuple[str, ...]
-    """The stages whose best documents are taken as relevant."""
-    encoder: PathText
-    """A bi-encoder of sentence-transformers: a hub name or a folder."""
-    documents: Annotated[Whole, at_least(1)] = 3
-    """Documents of a query that are taken as relevant."""
-    depth: Annotated[Whole, at_least(1)] = 1000
-    """Documents of a query."""
+    of: ClassVar[tuple[str, ...]] = ()
+    learns: ClassVar[Learns] = "nothing"
 
     def check(self) -> None:
-        """Raises ValueError if no stage is named."""
-        if not self.of:
-            raise ValueError("expected one stage or more, whose best documents are added")
+        """Every setting is checked by its bounds."""
+
+    def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "DenseRanker":
+        """Makes the vectors of the documents, unless the world has them."""
+        return self.open(world, folder)
+
+    def open(self, world: World, folder: Path) -> "DenseRanker":
+        """A searcher of the world's vectors."""
+        world.vectors(self.encoder)
+        return DenseRanker(self, world)
 
 
 @dataclass(frozen=True)
-class DenseRanker(Ranker):
-    """Searches the vectors of a world for each query that has text."""
+class DenseRanker:
+    """Searches the vectors of a world."""
 
-    settings: Any
+    settings: Dense
     world: World
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
-        settings, world = self.settings, self.world
-        vectors = world.query_vectors(settings.encoder, queries)
-        if isinstance(settings, Feedback):
-            vectors = _with_feedback(vectors, below, world.vectors(settings.encoder), settings.documents)
-        return world.search(settings.encoder, vectors, settings.depth)
+        """The best documents of each query that has text."""
+        name = self.settings.encoder
+        return self.world.search(name, self.world.query_vectors(name, queries), self.settings.depth)
 
-
-def _with_feedback(
-    queries: Mapping[str, np.ndarray], below: Sequence[Run], documents: EmbeddingStore, count: int
-) -> dict[str, np.ndarray]:
-    """query_id -> the unit vector of the query plus the mean of those of its best documents, as long as the query's.
-
-    A document's vector is the mean of its passages'. queries: query_id to its (dimensions,) vector, which stays as it
-    is for a query without a document below.
-    """
-    first = fuse_ranks(below) if len(below) > 1 else below[0]
-    best = {query_id: ranked(first[query_id])[:count] for query_id in queries if query_id in first}
-    numbers = documents.numbers({doc_id for doc_ids in best.values() for doc_id in doc_ids})
-    moved = dict(queries)
-    for query_id, doc_ids in best.items():
-        means = [_unit(documents.vectors_of(numbers[d]).mean(0)) for d in doc_ids if d in numbers]
-        if means:
-            query = queries[query_id]
-            vector = _unit(_unit(query) + np.mean(means, axis=0)) * np.linalg.norm(query)
-            moved[query_id] = vector.astype(np.float32)
-    return moved
-
-
-def _unit(vector: np.ndarray) -> np.ndarray:
-    unit: np.ndarray = vector / (np.linalg.norm(vector) or 1.0)
-    return unit
+    def save(self, folder: Path) -> None:
+        """Nothing is learned."""

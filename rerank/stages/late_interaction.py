@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from rerank.data.candidates import standardised
 from rerank.data.types import Candidates, Fold, Run
-from rerank.stages.base import stage
-from rerank.stages.reranking import ListRanker, Reranking
+from rerank.stages.base import Learns, expect_one_below, stage
+from rerank.stages.reranking import re_rank
 from rerank.stages.world import World
 from rerank.utils.parameters import PathText, Whole, at_least
 
@@ -21,7 +21,7 @@ ALL_BELOW = 20_000
 
 @stage
 @dataclass(frozen=True)
-class LateInteraction(Reranking):
+class LateInteraction:
     """Re-ranks the best documents of the stage below by the most similar token of a document to each of the query's.
 
     The tokens are weighted by how rare they are in the collection, unless the encoder is trained for late interaction.
@@ -38,6 +38,11 @@ class LateInteraction(Reranking):
     """Documents of a query that are ranked."""
     below_weight: Annotated[float, at_least(0)] = 3.0
     """Weight of the standardised score of the stage below."""
+    learns: ClassVar[Learns] = "nothing"
+
+    def check(self) -> None:
+        """Raises ValueError unless one stage is below."""
+        expect_one_below(self)
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "LateInteractionRanker":
         """Encodes the documents of a small collection, unless the world has their vectors."""
@@ -52,20 +57,28 @@ class LateInteraction(Reranking):
 
 
 @dataclass(frozen=True)
-class LateInteractionRanker(ListRanker):
+class LateInteractionRanker:
     """Ranks with the tokens of a world's documents; what it finds for the world's queries is kept in memory."""
 
     settings: LateInteraction
     matcher: "Matcher"
     known: frozenset[str] = frozenset()
 
-    def scores(self, queries: Mapping[str, str], lists: Mapping[str, Candidates]) -> Run:
+    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
+        """The documents of the stage below; the first `depth` of them are ranked, and come first."""
         settings, matcher = self.settings, self.matcher
-        matcher.add(list(dict.fromkeys(doc_id for found in lists.values() for doc_id in found.doc_ids)))
-        scores: Run = {}
-        for query_id, found in lists.items():
-            query = queries[query_id]
-            own = standardised(matcher.scores(query, found.doc_ids, keep=query in self.known))
-            values = [new + settings.below_weight * old for new, old in zip(own, found.first_scores, strict=True)]
-            scores[query_id] = dict(zip(found.doc_ids, values, strict=True))
-        return scores
+
+        def score(lists: Mapping[str, Candidates]) -> Run:
+            matcher.add(list(dict.fromkeys(doc_id for found in lists.values() for doc_id in found.doc_ids)))
+            scores: Run = {}
+            for query_id, found in lists.items():
+                query = queries[query_id]
+                own = standardised(matcher.scores(query, found.doc_ids, keep=query in self.known))
+                values = [new + settings.below_weight * old for new, old in zip(own, found.first_scores, strict=True)]
+                scores[query_id] = dict(zip(found.doc_ids, values, strict=True))
+            return scores
+
+        return re_rank(queries, below, settings.depth, score)
+
+    def save(self, folder: Path) -> None:
+        """Nothing is learned."""

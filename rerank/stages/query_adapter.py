@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from rerank.config import ListsSettings, LossSettings, TrainingSettings
 from rerank.data.candidates import select_candidates
 from rerank.data.types import Candidates, Fold, Run
-from rerank.stages.base import Learns, stage
-from rerank.stages.reranking import SMALL_TRAINING, ListRanker, Reranking, train
+from rerank.stages.base import Learns, check_loss, expect_one_below, stage
+from rerank.stages.reranking import SMALL_TRAINING, re_rank, train
 from rerank.stages.world import World
 from rerank.utils.parameters import PathText, Whole, at_least
 
@@ -24,7 +24,7 @@ SCALED_BY = 1000
 
 @stage
 @dataclass(frozen=True)
-class QueryAdapter(Reranking):
+class QueryAdapter:
     """Re-ranks the best documents of the stage below by a bi-encoder whose query vectors a trained matrix changes.
 
     Training starts from the bi-encoder's own vectors and takes seconds on a CPU. Without a relevant document to learn
@@ -48,6 +48,11 @@ class QueryAdapter(Reranking):
     training: TrainingSettings = field(default=SMALL_TRAINING)
     """Epochs, steps and learning rate, which is `head_lr`."""
     learns: ClassVar[Learns] = "cheaply"
+
+    def check(self) -> None:
+        """Raises ValueError unless one stage is below, and UserError for a loss that does not exist."""
+        expect_one_below(self)
+        check_loss(self.loss)
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "AdapterRanker":
         """Trains the matrix on the training queries; validation queries choose the epoch."""
@@ -75,21 +80,27 @@ class QueryAdapter(Reranking):
 
 
 @dataclass(frozen=True)
-class AdapterRanker(ListRanker):
+class AdapterRanker:
     """Ranks with a trained matrix."""
 
     settings: QueryAdapter
     world: World
     model: "Matrix"
 
-    def scores(self, queries: Mapping[str, str], lists: Mapping[str, Candidates]) -> Run:
+    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
+        """The documents of the stage below; the first `depth` of them are ranked, and come first."""
         from rerank.tasks.small_models import score_lists
 
-        inputs = _vectors(self.settings.encoder, self.world, queries).of
-        device = self.model.change.device
-        return score_lists(self.model, inputs, list(lists.values()), self.settings.below_weight, device)
+        settings, device = self.settings, self.model.change.device
+        inputs = _vectors(settings.encoder, self.world, queries).of
+
+        def score(lists: Mapping[str, Candidates]) -> Run:
+            return score_lists(self.model, inputs, list(lists.values()), settings.below_weight, device)
+
+        return re_rank(queries, below, settings.depth, score)
 
     def save(self, folder: Path) -> None:
+        """Writes the matrix."""
         from rerank.models.query_adapter import save_adapter
 
         save_adapter(self.model, folder)

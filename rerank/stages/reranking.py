@@ -10,7 +10,7 @@ from rerank.data.candidates import select_candidates
 from rerank.data.types import Candidates, Fold, Run
 from rerank.evaluation.fusion import place_above
 from rerank.evaluation.weights import some_queries
-from rerank.stages.base import Ranker, Stage, below, loss_settings
+from rerank.stages.base import loss_settings
 from rerank.stages.world import World
 from rerank.utils.progress import log
 
@@ -21,30 +21,16 @@ SMALL_TRAINING = TrainingSettings(epochs=8, lists_per_epoch=256, lists_per_step=
 """How small models are trained by default."""
 
 
-class Reranking(Stage):
-    """The settings of a stage that ranks the first `depth` documents of one other."""
+def re_rank(
+    queries: Mapping[str, str], below: Sequence[Run], depth: int, score: Callable[[Mapping[str, Candidates]], Run]
+) -> Run:
+    """The documents of the one stage below; the first `depth` of each query that has text come first, by `score`.
 
-    def check(self) -> None:
-        """Raises ValueError unless one stage is below, and as `Stage.check`."""
-        if len(below(self)) != 1:
-            raise ValueError("expected one stage, whose documents it ranks")
-        super().check()
-
-
-class ListRanker(Ranker):
-    """Ranks the documents of the stage below: the first `settings.depth` of them come first, by `scores`."""
-
-    settings: Any
-
-    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
-        (first,) = below
-        query_ids = [query_id for query_id, text in queries.items() if text.strip() and first.get(query_id)]
-        lists = select_candidates(first, {}, self.settings.depth, query_ids, keep_scores=True)
-        return place_above(self.scores(queries, lists), first)
-
-    def scores(self, queries: Mapping[str, str], lists: Mapping[str, Candidates]) -> Run:
-        """The scores of these candidates by query_id, which have the standardised scores of the stage below."""
-        raise NotImplementedError
+    `score` takes these candidates by query_id, with the standardised scores of the stage below.
+    """
+    (first,) = below
+    query_ids = [query_id for query_id, text in queries.items() if text.strip() and first.get(query_id)]
+    return place_above(score(select_candidates(first, {}, depth, query_ids, keep_scores=True)), first)
 
 
 def lists_to_tune(settings: Any, query_ids: Iterable[str], first: Run) -> list[Candidates]:

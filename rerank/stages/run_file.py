@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from rerank.data.trec import read_run
-from rerank.data.types import Run
-from rerank.stages.base import Ranker, Stage, stage
+from rerank.data.types import Fold, Run
+from rerank.stages.base import Learns, stage
 from rerank.stages.world import World
 from rerank.utils.errors import UserError
 from rerank.utils.parameters import PathText
@@ -15,12 +15,21 @@ from rerank.utils.parameters import PathText
 
 @stage
 @dataclass(frozen=True)
-class RunFile(Stage):
+class RunFile:
     """Ranks the queries of a TREC run as the run does; a pipeline with it can rank no other query."""
 
     file: PathText
     """A TREC run file, .gz or not."""
     kind: ClassVar[str] = "run"
+    of: ClassVar[tuple[str, ...]] = ()
+    learns: ClassVar[Learns] = "nothing"
+
+    def check(self) -> None:
+        """A file that is missing or malformed is an error when it is read."""
+
+    def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "RunFileRanker":
+        """Reads the run."""
+        return self.open(world, folder)
 
     def open(self, world: World, folder: Path) -> "RunFileRanker":
         """Reads the run. Raises UserError if it is missing or malformed."""
@@ -28,7 +37,7 @@ class RunFile(Stage):
 
 
 @dataclass(frozen=True)
-class RunFileRanker(Ranker):
+class RunFileRanker:
     """The run of a file."""
 
     file: str
@@ -43,3 +52,6 @@ class RunFileRanker(Ranker):
                 "alone; take a bm25 or dense stage to rank others"
             )
         return found
+
+    def save(self, folder: Path) -> None:
+        """Nothing is learned."""

@@ -19,6 +19,7 @@ from rerank.stages.base import STAGES, stage_kinds
 from rerank.tasks.checks import check_training
 from rerank.training.tracking import TRACKERS, check_tracker
 from rerank.utils import plugins
+from rerank.utils.errors import UserError
 from tests.support.small_collection import exit_code, failed
 from tests.support.small_features import SETTINGS, write_folds_of_features
 
@@ -68,7 +69,8 @@ def here(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv(plugins.VARIABLE, "")
     monkeypatch.setattr(plugins, "_begun", set())
-    collections._import_formats()
+    with pytest.raises(UserError):
+        collections.open_source("none")  # the formats are registered, and stay so
     monkeypatch.setattr(collections, "_readers", [*collections._readers])
     yield tmp_path
     sys.modules.pop("mine", None)

@@ -261,11 +261,14 @@ def test_documents_that_late_interaction_has_not_compared_are_shown_without_matc
     assert [bool(hit.matches) for hit in hits] == [True, True, False, False, False]
 
 
-def test_verify_shows_the_stages_and_computes_the_means_again(here, capsys):
+def test_the_report_shows_the_stages_and_verify_computes_the_means_again(here, capsys):
+    main(["report", str(FOLDER)])
+    page = Path("runs/towns/pipeline-report.html")
+    assert capsys.readouterr().out.strip() == str(page)
+    text = page.read_text()
+    assert all(word in text for word in ("<svg", "adapter (query-adapter)", "Queries that lost"))
     assert exit_code("verify", str(FOLDER)) == 0
-    shown = capsys.readouterr().out
-    assert "adapter (query-adapter)" in shown
-    assert shown.endswith("Everything that is recorded holds.\n")
+    assert "Everything that is recorded holds." in capsys.readouterr().out
     judgments_turned({QUERY})
     assert exit_code("verify", str(FOLDER)) == 1
     assert "the evidence has 0." in capsys.readouterr().out
@@ -276,8 +279,9 @@ def test_mistakes_are_one_line(here, capsys):
     assert "towns: exists and is no pipeline" in failed(capsys, "fit", "towns", "--out", "towns", "--encoder", "none")
     assert "./nowhere: no such file or folder" in failed(capsys, "fit", "./nowhere")
     for command in (["score", "--out", "x.run"], ["search", "good"]):
-        said = failed(capsys, command[0], str(FOLDER), *command[1:], "--collection", "towns")
-        assert f"--collection towns: of no effect: {FOLDER} has its own settings; leave it out" in said
+        for flag, value in (("--collection", "towns"), ("--first-stage.k1", "1.5"), ("--first-stage.depth", "20")):
+            said = failed(capsys, command[0], str(FOLDER), *command[1:], flag, value)
+            assert re.search(f"{flag} [0-9a-z.]+: of no effect: {FOLDER} has its own settings; leave it out", said)
     run = "runs/towns/bm25.run"
     assert "of no effect with a pipeline" in failed(capsys, "score", str(FOLDER), run, "--out", "x.run")
 

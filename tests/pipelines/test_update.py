@@ -86,11 +86,12 @@ def test_an_update_takes_the_documents_and_learns_nothing(folder, changed, capsy
     assert NEW in run
     assert REMOVED not in run
     assert exit_code("verify", str(folder)) == 0
-    assert "Measured on older documents" in capsys.readouterr().out
     manifest = (folder / "manifest.json").read_bytes()
     main(["update", str(folder)])
     assert "has these documents already" in capsys.readouterr().err
     assert (folder / "manifest.json").read_bytes() == manifest
+    main(["report", str(folder)])
+    assert "Measured on older documents" in folder.with_name(f"{folder.name}-report.html").read_text()
 
 
 def test_a_kill_between_the_two_renames_leaves_the_old_pipeline(changed, monkeypatch, capsys):

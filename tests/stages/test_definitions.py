@@ -25,8 +25,10 @@ from rerank.retrieval.rm3 import search_rm3
 from rerank.retrieval.words import find_words
 from rerank.stages import BM25
 from rerank.stages import world as worlds
-from rerank.stages.added_scores import VOTE_WEIGHTS, WEIGHTS, word_similarities
 from rerank.stages.bm25 import K1, B
+from rerank.stages.neighbours import WEIGHTS as NEIGHBOUR_WEIGHTS
+from rerank.stages.neighbours import word_similarities
+from rerank.stages.similar_queries import WEIGHTS
 from rerank.tasks.rounded_vectors import RoundedVectors, round_vectors
 from tests.stages.worlds import FOLD, STAGES, TESTED, Judged, fitted, open_world, ranked_by, runs_below
 
@@ -181,7 +183,7 @@ def test_similar_judged_queries_vote_for_their_relevant_documents(here, tmp_path
 
     spread = np.sqrt(np.mean([np.var(list(votes(query_id).values())) for query_id in judged]))
     means = {}
-    for steps in VOTE_WEIGHTS:
+    for steps in WEIGHTS:
         run = {query_id: scores(query_id, steps / spread) for query_id in judged}
         (values,) = evaluate(qrels, run, ["nDCG@20"]).values()
         means[steps / spread] = fmean(values.values())
@@ -224,7 +226,7 @@ def test_a_document_gets_the_mean_score_of_the_candidates_that_share_its_words(h
 
     ranker = fitted(world, "neighbours", tmp_path)
     by_query = {}
-    for weight in WEIGHTS:
+    for weight in NEIGHBOUR_WEIGHTS:
         run = {query_id: scores(query_id, weight) for query_id in judged}
         (by_query[weight],) = evaluate({q: qrels[q] for q in judged}, run, ["nDCG@20"]).values()
     best = max(by_query.values(), key=lambda values: fmean(values.values()))

@@ -1,0 +1,83 @@
+"""`rerank report` of a pipeline's folder: an HTML page that shows its evidence."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rerank.pipelines.evidence import as_table
+from rerank.pipelines.folder import read_evidence
+from rerank.reports.charts.drawing import INK, SERIES, draw_figure, inline_svg
+from rerank.reports.html.parts import Figure, Missing, Rows, render_page
+from rerank.utils.errors import UserError
+from rerank.utils.files import atomic_write, check_output
+
+SHOWN = 20
+"""The queries that won most, and that lost most."""
+
+
+def write_pipeline_report(folder: Path, out: Path | None = None) -> Path:
+    """Writes the page of a fitted pipeline, and returns the file: report.html beside the folder by default.
+
+    Raises UserError for a folder without evidence, and if `out` cannot be written.
+    """
+    out = out or folder.parent / f"{folder.name}-report.html"
+    check_output(out)
+    record = read_evidence(folder)
+    if not record.get("stages"):
+        raise UserError(f"{folder}: has no evidence, as it was not made by `rerank fit`; fit the pipeline")
+    name = f"{folder.resolve().parent.name}/{folder.resolve().name}"
+    figures = [_figure("What each stage reaches", "Mean and 95 % interval.", _draw_ladder, record)]
+    figures.append(_figure("Gain against cost", "Milliseconds of a query up to each stage.", _draw_cost, record))
+    parts = {"name": name, "table": as_table(record), "figures": figures, "queries": _queries(record)}
+    with atomic_write(out) as tmp:
+        tmp.write_text(render_page("pipeline.html", **parts), encoding="utf-8")
+    return out
+
+
+def _figure(title: str, caption: str, draw: Any, record: Mapping[str, Any]) -> Figure:
+    measured = [row for row in record["stages"] if row["mean"] is not None]
+    if not measured:
+        return Figure(title, caption, Missing("there are too few judgments to measure anything"))
+    figure = draw_figure(draw, {"rows": measured, "measure": record["measure"]}, height=0.8 + 0.4 * len(measured))
+    return Figure(title, caption, inline_svg(figure, title.split()[0].lower(), title))
+
+
+def _draw_ladder(figure: Any, data: Mapping[str, Any]) -> None:
+    """A point with its interval for each stage, the first one above."""
+    axes = figure.subplots()
+    for place, row in enumerate(data["rows"]):
+        error = 1.96 * (row["se"] or 0)
+        axes.errorbar([row["mean"]], [-place], xerr=[error], fmt="o", color=SERIES[0 if row["kept"] else 1], capsize=2)
+    axes.set_yticks([-place for place in range(len(data["rows"]))], [row["name"] for row in data["rows"]])
+    axes.set_xlabel(data["measure"])
+
+
+def _draw_cost(figure: Any, data: Mapping[str, Any]) -> None:
+    """The stages that answer or are below: their means against their time."""
+    axes = figure.subplots()
+    timed = [row for row in data["rows"] if row["ms"] is not None]
+    axes.plot([row["ms"] for row in timed], [row["mean"] for row in timed], "o", color=SERIES[0])
+    for row in timed:
+        axes.annotate(row["name"], (row["ms"], row["mean"]), xytext=(4, 4), textcoords="offset points", color=INK)
+    axes.set_xlabel("milliseconds a query")
+    axes.set_ylabel(data["measure"])
+
+
+def _queries(record: Mapping[str, Any]) -> list[tuple[str, Rows]]:
+    """The queries that the chosen stage helps most, and hurts most, against the first stage."""
+    values = record["values"]
+    first, answer = record["stages"][0]["name"], record["answer"]
+    if first == answer or not values.get(first):
+        return []
+    gains = sorted(((values["nested"][q] - values[first][q], q) for q in values["nested"]), reverse=True)
+    head = ("query", first, "chosen", "gain")
+    parts = []
+    for title, some in (("Queries that won", gains[:SHOWN]), ("Queries that lost", gains[::-1][:SHOWN])):
+        sign = 1 if title.endswith("won") else -1
+        cells = [
+            (q, f"{values[first][q]:.4f}", f"{values['nested'][q]:.4f}", f"{gain:+.4f}")
+            for gain, q in some
+            if sign * gain > 0
+        ]
+        parts.append((title, Rows(head, cells)))
+    return parts
