@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import docstring_parser
 from cyclopts import ArgumentCollection, Group, Parameter, Token
 
-from rerank.config.functions import flag_name, replace_setting, setting_types
-from rerank.config.registered import registered_helps
+from rerank.config.functions import flag_name, registered_helps, replace_setting, setting_types
 from rerank.config.settings import Config
 from rerank.utils.errors import UserError, nearest
 

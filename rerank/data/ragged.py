@@ -19,9 +19,16 @@ from xxhash import xxh3_64_intdigest
 
 from rerank.data.arrow import Texts, from_numpy
 from rerank.utils.errors import UserError
-from rerank.utils.integrity import Record, RecordedFile, changes_since_record, write_record
+from rerank.utils.integrity import (
+    Record,
+    RecordedFile,
+    Unfinished,
+    changes_since_record,
+    put_in_place,
+    resumable,
+    write_record,
+)
 from rerank.utils.locks import make_once
-from rerank.utils.resumable import Unfinished, put_in_place, resumable
 
 ITEMS_AT_ONCE = 2**20
 VALUES, OFFSETS, NUMBERS = "values.bin", "offsets.npy", "numbers.npy"

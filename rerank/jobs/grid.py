@@ -13,7 +13,7 @@ import cyclopts
 from rerank.config import Config, replace_setting, sections
 from rerank.config.files import config_file
 from rerank.config.flags import config_of, fill, parameters
-from rerank.config.registered import describe_hyperparameters
+from rerank.config.functions import describe_hyperparameters
 from rerank.runs.settings import read_toml
 from rerank.utils.errors import UserError, nearest
 

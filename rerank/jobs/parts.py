@@ -19,7 +19,7 @@ from rerank.data.types import Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.json_files import read_json
-from rerank.utils.temporary import temporary_place
+from rerank.utils.locks import temporary_place
 
 DEVICE = "device.json"
 MOST_PARTS = 100

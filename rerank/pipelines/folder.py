@@ -22,9 +22,8 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import changes, files_below, record_of
 from rerank.utils.json_files import read_json
-from rerank.utils.locks import locked
+from rerank.utils.locks import locked, remove_leftovers
 from rerank.utils.progress import log
-from rerank.utils.temporary import remove_leftovers
 
 if TYPE_CHECKING:
     from rerank.models.gpu import Precision

@@ -25,10 +25,10 @@ from rerank.retrieval.java import java_class
 from rerank.retrieval.lucene_index import SEARCHER, choose_index, index_identity, reading
 from rerank.retrieval.words import open_analyzer
 from rerank.utils.files import short_hash, short_hash_of
+from rerank.utils.integrity import resumable
+from rerank.utils.locks import remove
 from rerank.utils.parallel import count_cores
 from rerank.utils.progress import log, progress
-from rerank.utils.resumable import resumable
-from rerank.utils.temporary import remove
 
 RUN, TAG = "run", "Anserini"
 QUERIES_AT_ONCE = 20

@@ -19,10 +19,9 @@ from rerank.data.ragged import release
 from rerank.retrieval.exact_search import best_of
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
-from rerank.utils.integrity import changes_since_record, write_record
+from rerank.utils.integrity import changes_since_record, unfinished_folder, write_record
 from rerank.utils.locks import make_once
 from rerank.utils.progress import log, progress
-from rerank.utils.resumable import unfinished_folder
 
 INDEX = "lists.faiss"
 LISTS_PER_ROOT = 2

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json
-from rerank.utils.temporary import LOCK, temporary_place
+from rerank.utils.locks import LOCK, temporary_place
 
 LARGE = 2**26
 """Bytes of a file whose hash is kept: a smaller one takes less than half a second."""

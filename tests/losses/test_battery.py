@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rerank.config.registered import describe_losses
+from rerank.config.functions import describe_losses
 from rerank.losses import LABELS, LOSSES
 from rerank.utils.registry import describe
 

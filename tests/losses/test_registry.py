@@ -11,7 +11,7 @@ from torch import Tensor
 
 import rerank.losses
 from rerank.cli.main import main
-from rerank.config.registered import describe_losses
+from rerank.config.functions import describe_losses
 from rerank.losses import LABELS, LOSSES, create, loss, prepare_inputs
 from rerank.utils.registry import describe
 from tests.support.small_collection import failed

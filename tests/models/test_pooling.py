@@ -5,7 +5,7 @@ import torch
 
 from rerank.cli.main import main
 from rerank.config import Config, EncoderSettings
-from rerank.config.registered import describe_poolings
+from rerank.config.functions import describe_poolings
 from rerank.models.checkpoints import open_cross_encoder, open_trained_cross_encoder, save_cross_encoder
 from rerank.models.pooling import POOLINGS, pooling
 from rerank.tasks.checks import check_training

@@ -15,7 +15,6 @@ from rerank.models.bi_encoder import BiEncoder
 from rerank.models.late_interaction import TokenEncoder
 from rerank.pipelines.folder import read_evidence
 from rerank.stages.world import World
-from rerank.utils import temporary
 from tests.pipelines.test_fit import FOLDER, QUERY, pipeline
 from tests.support.small_collection import exit_code, failed, in_a_copy
 
@@ -104,7 +103,7 @@ def test_a_kill_between_the_two_renames_leaves_the_old_pipeline(changed, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", killed)
-        patch.setattr(temporary, "_clear", lambda folder, target: None)
+        patch.setattr(locks, "_clear", lambda folder, target: None)
         with pytest.raises(SystemExit):
             main(["update", str(FOLDER)])
     assert not FOLDER.exists()

@@ -7,17 +7,16 @@ import sys
 
 import pytest
 
-from rerank.utils import resumable as module
+from rerank.utils import integrity as module
 from rerank.utils.errors import UserError
-from rerank.utils.integrity import facts_of
-from rerank.utils.resumable import resumable, unfinished_folder
+from rerank.utils.integrity import facts_of, resumable, unfinished_folder
 from tests.support.paths import ROOT
 from tests.support.patience import SECONDS
 
 WRITE = """
 import os, signal, sys
-from rerank.utils import resumable as module
-from rerank.utils.resumable import resumable
+from rerank.utils import integrity as module
+from rerank.utils.integrity import resumable
 module.SECONDS_BETWEEN_SAVES = 0.0
 with resumable(module.Path(sys.argv[1]), ["a", "b"], "letters") as files:
     for number in range(files.done, 60):

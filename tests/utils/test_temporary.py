@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from rerank.utils import temporary
+from rerank.utils import locks
 from rerank.utils.files import atomic_write
-from rerank.utils.locks import locked
-from rerank.utils.temporary import remove_leftovers, temporary_place
+from rerank.utils.locks import locked, remove_leftovers, temporary_place
 from tests.support.paths import ROOT
 
 WRITE_FOR_EVER = """
@@ -107,7 +106,7 @@ def test_what_another_machine_writes_is_kept_for_a_day(tmp_path):
     (folder / "lock").write_text("elsewhere\ntarget")
     remove_leftovers(tmp_path)
     assert folder.is_dir()
-    os.utime(folder / "lock", (time.time() - temporary.A_DAY - 1,) * 2)
+    os.utime(folder / "lock", (time.time() - locks.A_DAY - 1,) * 2)
     remove_leftovers(tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -21,9 +21,9 @@ from rerank.data.trec import read_qrels
 from rerank.data.types import Document, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.files import kept_hash, short_hash, user_cache
+from rerank.utils.integrity import unfinished_folder
+from rerank.utils.locks import remove
 from rerank.utils.progress import progress
-from rerank.utils.resumable import unfinished_folder
-from rerank.utils.temporary import remove
 
 if TYPE_CHECKING:
     from rerank.data.ragged import Ragged
