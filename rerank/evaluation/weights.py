@@ -128,12 +128,11 @@ def tune_on(runs: Mapping[str, Run], qrels: Judgments, measure: str, queries: st
         )
     if not judged:
         raise UserError(f"fusion: none of the {queries} is judged: there is nothing to tune on")
-    for name, run in runs.items():
-        if run.keys().isdisjoint(judged):
-            raise UserError(
-                f"{name}: has none of the {len(judged)} judged {queries} ({examples(judged)}), on which the weights "
-                "are tuned; expected a run of all queries"
-            )
+    if lacking := next((name for name, run in runs.items() if run.keys().isdisjoint(judged)), None):
+        raise UserError(
+            f"{lacking}: has none of the {len(judged)} judged {queries} ({examples(judged)}), on which the weights are "
+            "tuned; expected a run of all queries"
+        )
     weights = tune_weights(list(runs.values()), judged, measure)
     shown = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(runs, weights, strict=True))
     log.info(f"weights by {measure} on the {len(judged)} judged {queries}: {shown}")

@@ -172,10 +172,8 @@ class CollectionFolder:
         if collection.queries:
             stem = Path(collection.queries).name.partition(".")[0]
             parts.append(f"-queries={'-'.join(filter(None, (stem, queries)))}")
-        if drawn:
-            parts.append(f"-drawn={drawn}")
-        if collection.language != DEFAULT.language:
-            parts.append(f"-language={collection.language}")
+        parts += [f"-drawn={drawn}"] if drawn else []
+        parts += [f"-language={collection.language}"] if collection.language != DEFAULT.language else []
         name = re.sub(r"[\s/]", "_", "".join(parts))
         return self.path / f"bm25{name}.run"
 

@@ -88,17 +88,13 @@ def open_results(folder: Path, measure: str) -> Results[ExperimentResults]:
 def compared_with_first(files: RunFiles, qrels: Path | None, measure: str) -> Results[RunFile]:
     """Each run but the first, compared with it. Without `qrels` the judgments are those near the runs.
 
-    Raises UserError if there is one run alone, or no query that is judged and in both runs.
+    Raises UserError if there is one run alone, or none of its queries is in the first one.
     """
     where, ((first, first_run), *others) = files.paths[0], files.runs.items()
     if not others:
         raise UserError(f"{where}: is one run; expected two or more, of which the first is compared with")
     runs = [RunFile(name, run, {q: first_run[q] for q in run if q in first_run}) for name, run in others]
+    if apart := next((run.name for run in runs if not run.first_stage), None):
+        raise UserError(f"{apart}: has no query of {where}; expected one or more")
     names = {run.name: first for run in runs}
-    results = Results(where, expect_qrels(files.paths, qrels), measure_name(measure), runs, names)
-    for compared in runs:
-        if not results.judged(compared.run):
-            raise UserError(f"{compared.name}: has no judged query of {results.qrels_file}; expected one or more")
-        if not compared.first_stage:
-            raise UserError(f"{compared.name}: has no query of {where}; expected one or more")
-    return results
+    return Results(where, expect_qrels(files.paths, qrels), measure_name(measure), runs, names)
