@@ -167,7 +167,7 @@ def test_a_head_that_is_lost_ends_the_command_and_the_same_command_goes_on(clust
     frozen = []
 
     def kill_the_head():
-        until(lambda: (fold / "state" / "epochs.json").exists())
+        until(lambda: (fold / "state" / "epochs.json").exists() and (fold / "log.jsonl").exists())
         for raylet in cluster.nodes.raylets:
             frozen.extend(workers_below(raylet))
         for process in frozen:  # so that the job does not end before the loss is noticed
