@@ -171,8 +171,8 @@ def test_formats_and_views_of_the_command_line(runs: Path, capsys: pytest.Captur
         main([*words, *view, "--format", "csv"])
         assert note in capsys.readouterr().err  # the lines of a CSV file are all data
     assert "\\caption{Comparison over 3 folds, 12 queries. " in printed("--details", "--format", "latex")
-    assert "↓: better, worse than bm25 (two-sided paired randomisation" in printed(
-        "--baseline", "bm25", "--test", "randomisation"
+    assert "↓: better, worse than bm25 (two-sided paired Wilcoxon" in printed(
+        "--baseline", "bm25", "--test", "wilcoxon"
     )
     lines = printed("--per-query").splitlines()
     assert lines[0] == "query_id,fold,run,measure,value"
@@ -208,4 +208,4 @@ main([*words, "--test", "none"])
     assert "two-sided paired constant test, no draws, corrected by Sidak over the 2 other runs" in result.stdout
     assert re.search(r"0\.0100  0\.0199 ", result.stdout)
     assert result.returncode == 2
-    assert all(f'"{name}"' in result.stderr for name in ("t", "randomisation", "constant"))
+    assert all(f'"{name}"' in result.stderr for name in ("t", "wilcoxon", "randomisation", "constant"))

@@ -22,7 +22,7 @@ RUNS = {"low": ranking("q0"), "high": ranking(*QUERIES), "middle": ranking("q0",
 
 
 def test_folds_give_the_means_and_a_baseline_the_marks() -> None:
-    comparison = compare(RUNS, QRELS, ["P@1"], folds=FOLDS, baseline="low", test="randomisation", correction="holm")
+    comparison = compare(RUNS, QRELS, ["P@1"], folds=FOLDS, baseline="low", test="wilcoxon", correction="holm")
     assert comparison.queries.averaged_over == "3 folds, 6 queries"
     assert [sorted(query_ids) for query_ids in comparison.queries.fold_queries] == [
         ["q0", "q3"],
@@ -32,7 +32,7 @@ def test_folds_give_the_means_and_a_baseline_the_marks() -> None:
     low, high, middle = comparison.rows["P@1"]
     assert (low.reference, low.fold_mean, middle.fold_mean) == ("low", pytest.approx(1 / 6), 0.5)
     assert high.wins == 5
-    assert "↑, ↓: better, worse than low (two-sided paired randomisation" in str(comparison)
+    assert "↑, ↓: better, worse than low (two-sided paired Wilcoxon" in str(comparison)
 
 
 def test_every_format_of_the_command_line() -> None:
@@ -61,7 +61,7 @@ def test_every_format_of_the_command_line() -> None:
 def test_user_errors_name_what_is_expected() -> None:
     with pytest.raises(UserError, match=r"baseline lwo: no such run; did you mean low\?"):
         compare(RUNS, QRELS, baseline="lwo")
-    with pytest.raises(UserError, match="test z: no such test; expected one of randomisation, t"):
+    with pytest.raises(UserError, match="test z: no such test; expected one of randomisation, t, wilcoxon"):
         compare(RUNS, QRELS, test="z")
     with pytest.raises(UserError, match="correction hom: no such correction; did you mean holm"):
         compare(RUNS, QRELS, correction="hom")

@@ -38,6 +38,16 @@ def test_t_test_is_that_of_scipy(n: int) -> None:
     assert paired_test(first, second) == pytest.approx(stats.ttest_rel(first, second).pvalue, rel=1e-9)
 
 
+def test_wilcoxon_is_blind_to_rounding_errors() -> None:
+    """0.6 - 0.4 is 0.19999999999999996 and 0.4 - 0.2 is 0.2, which are one difference."""
+    first = [0.4, 0.6, 0.4, 0.6, 0.0, 0.6, 0.6, 0.2]
+    second = [0.8, 0.2, 0.4, 1.0, 0.4, 0.8, 0.4, 0.4]
+    unrounded = np.subtract(first, second)
+    assert stats.wilcoxon(unrounded[unrounded != 0]).pvalue == pytest.approx(0.140625)
+    assert paired_test(first, second, "wilcoxon") == 0.375
+    assert paired_test([0.2, 0.5], [0.2 + 1e-12, 0.5 - 1e-12], "wilcoxon") == 1.0
+
+
 @pytest.mark.parametrize("difference", [0.0, 0.1, 0.25])
 def test_randomisation_comes_near_the_enumeration_of_all_signs(difference: float) -> None:
     first, second = paired(10, difference)

@@ -95,7 +95,7 @@ def test_the_legend_names_test_and_correction() -> None:
     assert "t-test over the queries, p < 0.05, Bonferroni over the 2 other runs)." in table(rows)
     text = table(rows, test="randomisation", correction="holm")
     assert "randomisation test over the queries, p < 0.05, Holm over the 2 other runs)." in text
-    assert "t-test over the queries, p < 0.05)." in table(rows, correction="none")
+    assert "Wilcoxon signed-rank test over the queries, p < 0.05)." in table(rows, test="wilcoxon", correction="none")
 
 
 def test_a_correction_can_take_a_dagger_away() -> None:
