@@ -185,10 +185,8 @@ def _without_padding(body: Any) -> Callable[..., Any]:
     ways; an encoder whose vectors differ, as one whose attention is its own, keeps its own forward pass.
     """
     own: Callable[..., Any] = body.forward
-    if (
-        not getattr(body, "_supports_attention_backend", False)
-        or "position_ids" not in inspect.signature(own).parameters
-    ):
+    first_position, takes_positions = positions(body)[1], "position_ids" in inspect.signature(own).parameters
+    if not takes_positions or not getattr(body, "_supports_attention_backend", False):
         return own
 
     @functools.wraps(own)
@@ -199,7 +197,7 @@ def _without_padding(body: Any) -> Callable[..., Any]:
         offsets = torch.cat([real.new_zeros(1, dtype=torch.int64), real.sum(1).cumsum(0)])
         types = None if types is None else types[real]
         inputs = Packed(given["input_ids"][real], types, offsets, torch.arange(len(real)))
-        out = own(**packed(inputs, positions(body)[1], flash=False)[0])
+        out = own(**packed(inputs, first_position, flash=False)[0])
         hidden = out.last_hidden_state[0]
         grid = hidden.new_zeros(*real.shape, hidden.shape[-1])
         grid[real] = hidden
