@@ -17,12 +17,9 @@ from rerank.utils.progress import log, progress
 
 MEASURE = "nDCG@20"
 """The measure that chooses the weights, unless another is named."""
-STEPS, STEPS_OF_SEVERAL = 20, 10
-"""The parts into which the weights of two runs, and of more, are cut to be tuned: their sum is 1."""
-MOST_TUNED = 6
-"""The runs whose weights can be tuned: 3,003 combinations."""
-MOST_QUERIES = 500
-"""The queries that choose the weights, at most: with more, the choice is as good and takes longer."""
+STEPS, STEPS_OF_SEVERAL = 20, 10  # the parts into which the weights of two runs, and of more, are cut
+MOST_TUNED = 6  # the runs whose weights can be tuned: 3,003 combinations
+MOST_QUERIES = 500  # that choose the weights: with more, the choice is as good and takes longer
 ERRORS = 1.5
 """Standard errors by which values must be ahead of others: with one, ten judged queries often choose by chance."""
 TIE = 1e-12

@@ -1,7 +1,7 @@
-"""Where jobs run: on this machine, or on a Ray cluster, whose driver is a process of its own.
+"""Where jobs run: on this machine, or on a Ray cluster.
 
-The driver connects to the cluster and gives Ray the jobs; Ray ends a process whose head is lost. Ray places the jobs,
-assigns the GPUs, and starts a job again whose node or process is lost.
+A driver in a process of its own gives Ray the jobs, as Ray ends a process whose head is lost. Ray places them, assigns
+the GPUs, and starts a job again whose node or process is lost.
 """
 
 import contextlib
@@ -33,11 +33,9 @@ ENVIRONMENT = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # under `uv run` Ray would copy the folder to the nodes
     "RAY_gcs_rpc_server_reconnect_timeout_s": "10",  # a lost head is noticed after 10 seconds instead of a minute
 }
-"""What Ray reads in the driver's process."""
 AGAIN = "; what is finished is kept: start Ray again, and the same command goes on"
 CONNECTED = "connected"  # what the driver sends first
-RETRIES = 2
-"""How often Ray starts a job again whose node or process was lost."""
+RETRIES = 2  # of a job whose node or process was lost
 SECONDS_TO_CONNECT = 150.0
 
 

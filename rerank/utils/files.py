@@ -15,8 +15,7 @@ from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json
 from rerank.utils.locks import LOCK, temporary_place
 
-LARGE = 2**26
-"""Bytes of a file whose hash is kept: a smaller one takes less than half a second."""
+LARGE = 2**26  # bytes of a file whose hash is kept: a smaller one takes less than half a second
 REFUSALS = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS),
     *(errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR),
@@ -27,10 +26,7 @@ ERROR_NUMBER = re.compile(r"\[Errno (\d+)\]|os error (\d+)\)")
 
 
 def _output_target(path: str | Path) -> Path:
-    """What a write to `path` replaces or makes: `path` itself, or the target of a symbolic link.
-
-    It is a file, a folder, or nothing yet. Raises UserError for a device, a FIFO and a socket.
-    """
+    """What a write to `path` replaces or makes: the file or folder itself, or the target of a symbolic link."""
     target = Path(os.path.realpath(path)) if Path(path).is_symlink() else Path(path)
     if os.path.lexists(target) and not target.is_file() and not target.is_dir():
         raise UserError(

@@ -21,14 +21,11 @@ from rerank.utils.json_files import check_shape, parse_json, shown
 from rerank.utils.locks import remove
 from rerank.utils.progress import log
 
-RECORD = "files.json"
-"""The record of the other files of a folder."""
+RECORD = "files.json"  # the record of the other files of a folder
 BLOCK = 2**20  # fits into a processor's cache
 STATE = "state.json"
-SUFFIX = ".unfinished"
-"""Ends the name of a folder with files that are not whole yet."""
-SECONDS_BETWEEN_SAVES = 2.0
-"""The work that a kill loses."""
+SUFFIX = ".unfinished"  # of a folder with files that are not whole yet
+SECONDS_BETWEEN_SAVES = 2.0  # the work that a kill loses
 
 
 class Facts(TypedDict):

@@ -19,8 +19,7 @@ from rerank.utils.progress import log
 
 LOCK, NEW, OLD = "lock", "new", "old"
 NAME = re.compile(r"\..+\.[0-9a-f]{16}\.part")
-SHOWN = 50
-"""Characters of the target's name in that of its temporary folder: a file name has at most 255 bytes."""
+SHOWN = 50  # characters of the target's name in that of its temporary folder: a file name has at most 255 bytes
 A_DAY = 24 * 3600.0
 
 

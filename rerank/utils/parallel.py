@@ -11,10 +11,8 @@ from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Built = TypeVar("Built")
-FEW = 5
-"""Fewer items than this are done before processes have started."""
-MAX_WORKERS = 8
-"""One process cannot feed more of them fast enough."""
+FEW = 5  # fewer items than this are done before processes have started
+MAX_WORKERS = 8  # one process cannot feed more of them fast enough
 
 
 def count_cores() -> int:

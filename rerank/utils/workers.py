@@ -18,8 +18,7 @@ from rerank.utils.progress import log, progress
 
 Job = TypeVar("Job")
 Pipe: TypeAlias = "connection.Connection[object, object]"
-SECONDS_TO_END = 20.0
-"""The time that an interrupted worker has to clean up before it is killed."""
+SECONDS_TO_END = 20.0  # the time that an interrupted worker has to clean up before it is killed
 GPUS = "CUDA_VISIBLE_DEVICES"
 
 

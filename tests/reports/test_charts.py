@@ -11,8 +11,7 @@ from rerank.data.trec import write_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.reports.charts.depth import depths, ideal
 from rerank.reports.charts.drawing import CSS_NAMES, inline_svg
-from rerank.reports.charts.experiment import curves, gains
-from rerank.reports.charts.plot import CHARTS, chart_figure
+from rerank.reports.charts.plot import CHARTS, chart_figure, curves, gains
 from rerank.runs.results import open_results
 from rerank.utils.errors import UserError
 from tests.support.small_collection import failed

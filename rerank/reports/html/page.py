@@ -8,8 +8,7 @@ from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, open_collection
 from rerank.evaluation.tables.table import Table
 from rerank.reports.charts.drawing import inline_svg
-from rerank.reports.charts.experiment import Gain, gains
-from rerank.reports.charts.plot import CHARTS, DEPTH, chart_figure
+from rerank.reports.charts.plot import CHARTS, DEPTH, Gain, chart_figure, gains
 from rerank.reports.html.parts import Figure, Missing, Rows, or_missing, render_page
 from rerank.reports.html.queries import (
     QueryDetails,
