@@ -12,12 +12,8 @@ SWEEPS = CONFIGS / "sweeps"
 
 def check_files(config: Config) -> None:
     """Raises UserError for a setting that names a missing file or folder, or an output folder that is a file."""
-    files = {
-        "--first-stage.run": config.first_stage.run,
-        "--collection.queries": config.collection.queries,
-        "--training.lists": config.training.lists,
-    }
-    for flag, file in files.items():
+    files = (config.first_stage.run, config.collection.queries, config.training.lists)
+    for flag, file in zip(("--first-stage.run", "--collection.queries", "--training.lists"), files, strict=True):
         if file:
             check_file(flag, file)
     check_path("--collection", config.collection.source)

@@ -1,4 +1,1 @@
-"""Utilities: atomic writes, locks, processes, progress and logging.
-
-Knows nothing of ranking. Import from the modules.
-"""
+"""Atomic writes, locks, processes, progress and logging. Knows nothing of ranking; import from the modules."""

@@ -47,7 +47,6 @@ TemplateText = Annotated[str, Parameter(converter=_break_lines)]
 FilePath = Annotated[Path, Parameter(converter=_expand_path)]
 OptionalPath = Annotated[Path | None, Parameter(converter=_expand_path)]
 
-
 LARGEST_WHOLE = 2**31 - 1
 """Java's and numpy's largest index."""
 
