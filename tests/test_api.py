@@ -35,7 +35,7 @@ def test_importing_rerank_loads_no_library():
 
 def test_evaluating_comparing_and_retrieving_load_no_torch():
     loaded = loaded_modules(
-        f"import rerank, rerank.cli.retrieve, rerank.jobs.retrieve\n"
+        f"import rerank, rerank.cli.retrieve, rerank.tasks.first_stage\n"
         f"rerank.evaluate({QRELS}, {FIRST}, ['nDCG@20', 'AP'])\n"
         f"rerank.compare({{'a': {FIRST}, 'b': {SECOND}}}, {QRELS}, ['nDCG@20']); rerank.read_run"
     )

@@ -34,6 +34,6 @@ def export(
         Integer products, which are faster and less exact.
     """
     check_new_folder(folder, "folder")
-    from rerank.jobs.export import export_checkpoint
+    from rerank.jobs.graphs import export_checkpoint
 
     print_result(export_checkpoint(config.encoder, checkpoint, folder, format, int8))

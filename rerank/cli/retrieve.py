@@ -7,6 +7,6 @@ from rerank.config import Config
 @with_settings("collection", "first_stage", "training.device", "output.folder")
 def retrieve(*, config: Config) -> None:
     """Retrieves the candidates of every query with BM25."""
-    from rerank.jobs.retrieve import retrieve
+    from rerank.tasks.first_stage import retrieve
 
     print(retrieve(config))

@@ -115,10 +115,10 @@ def _models(
     config: Config, model: str, max_doc_tokens: int | str | None, quick: bool
 ) -> "tuple[Reranker | None, Pipeline | None]":
     """The cross-encoder, in int8 if that is to be `quick`, and the pipeline that a name stands for."""
-    from rerank.jobs.int8 import int8_if_faster, texts_of_python
+    from rerank.jobs.graphs import int8_if_faster, texts_of_python
     from rerank.pipelines.folder import is_pipeline
     from rerank.pipelines.open import bm25_and, candidates_of, cross_encoder_of, open_pipeline, warm
-    from rerank.training.open_reranker import open_reranker
+    from rerank.training.device import open_reranker
 
     pipeline = None
     if is_pipeline(Path(model)):

@@ -30,10 +30,10 @@ def train(
 
         print_result(train_folds(config, fold).path)
         return
-    from rerank.jobs.sweep import train_on_cluster
+    from rerank.jobs.sweep import train_side_by_side
 
-    folder, failed = train_on_cluster(config, fold, on)
-    print_result(folder.path)
-    for name, error in failed.items():
-        print(f"failed: fold {name}: {error}", file=sys.stderr)
+    ((shared,), failed) = train_side_by_side([config], fold, on)
+    print_result(shared.folder.experiment(config.output.name or config.loss.name).path)
+    for job, error in failed:
+        print(f"failed: fold {job.fold}: {error}", file=sys.stderr)
     sys.exit(1 if failed else 0)

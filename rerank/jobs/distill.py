@@ -10,15 +10,13 @@ from rerank.batches.templates import check_text_template
 from rerank.config import Config
 from rerank.data.trec import first_documents, read_run
 from rerank.jobs.rescore import rescore
-from rerank.jobs.train import train_folds
+from rerank.jobs.train import check_training, train_folds
 from rerank.losses import LABELS
 from rerank.models.hub import CheckpointConfig, encoder_folder, file_hashes
 from rerank.runs.layout import ExperimentFolder
-from rerank.tasks.checks import check_training
 from rerank.tasks.collection import expect_text
-from rerank.tasks.dataset import open_dataset
 from rerank.tasks.first_stage import first_stage_run
-from rerank.tasks.text import TextDataset
+from rerank.tasks.text import TextDataset, open_text
 from rerank.training.device import exclusive, open_training_accelerator, precision_of, uses_tf32
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, kept_hash, short_hash
@@ -29,30 +27,18 @@ from rerank.utils.progress import log
 def distill(config: Config, teacher: str, fold: str = "all", teacher_template: str = "") -> ExperimentFolder:
     """Trains the encoder of the settings, the student, on the scores that a teacher gives to the candidates.
 
-    The teacher scores the candidates of every query, to `--first-stage.depth`, into a run in runs/<collection>/, which
-    is made once for all folds, students and losses. Then the student is trained as by `train_folds` with a file of
-    these lists: no fold sees the lists of its validation and test queries.
+    The teacher, a checkpoint or a cross-encoder of the hub, scores the candidates of every query once for all folds,
+    students and losses. Then the student is trained as by `train_folds` with a file of these lists: no fold sees those
+    of its validation and test queries. `teacher_template` is the text that the teacher's pairs are put into.
 
-    Args:
-        config: the settings of the training; the experiment's default name is distill-<loss>.
-        teacher: the folder of a trained model, or the name of a cross-encoder on the hub.
-        fold: the name of the test fold, "all", or "final".
-        teacher_template: the text that the teacher's pairs are put into, as `--encoder.template`; a checkpoint of ours
-            has its own.
-
-    Returns:
-        The folder of the experiment.
-
-    Raises:
-        UserError: the settings are invalid, the loss takes no teacher's scores, the collection has no text, the teacher
-            has no trained head, or an input file is missing or malformed.
+    Raises UserError if the settings are invalid, the loss takes no teacher's scores, the collection has no text, the
+    teacher has no trained head, or an input file is missing or malformed.
     """
     _check(config, teacher_template)
-    _check_teacher(teacher, config.collection.source)
+    _log_origin(teacher, config.collection.source)
     accelerator = open_training_accelerator(config.training)
     with accelerator.main_process_first():
-        dataset = open_dataset(config, fold)
-    assert isinstance(dataset, TextDataset)  # as expect_text has checked
+        dataset = open_text(config, fold)
     lists = _teacher_lists(config, dataset, teacher, teacher_template, accelerator)
     training, output = replace(config.training, lists=str(lists)), config.output
     output = replace(output, name=output.name or f"distill-{config.loss.name}")
@@ -72,16 +58,10 @@ def _check(config: Config, template: str) -> None:
         raise UserError(f"--training.lists {lists}: the teacher makes the lists; leave it out")
 
 
-def _check_teacher(teacher: str, collection: str) -> None:
-    """Raises UserError for a model that adds first-stage scores; logs if it was trained on the collection."""
+def _log_origin(teacher: str, collection: str) -> None:
+    """Logs if the teacher was trained on the collection."""
     config: CheckpointConfig = read_json(encoder_folder(teacher) / "config.json", CheckpointConfig, "choose another")
-    saved = config.get("rerank", {})
-    if weight := saved.get("first_stage_weight"):
-        raise UserError(
-            f"teacher {teacher}: adds the first stage's score to its own (--encoder.first-stage-weight {weight:g}), "
-            "which the lists do not have; give a teacher that was trained without"
-        )
-    if saved.get("collection") == collection:
+    if config.get("rerank", {}).get("collection") == collection:
         log.info(
             f"teacher {teacher}: was trained on this collection, on judgments of queries that other folds test; "
             "measure its students on the queries that it has not seen"
@@ -115,10 +95,7 @@ def _teacher_lists(config: Config, dataset: TextDataset, teacher: str, template:
 
 
 def _write_lists(target: Path, run: Path, depth: int, scored: Path) -> None:
-    """Writes the training lists: the documents of a query in the order of the first stage, and the teacher's scores.
-
-    Raises UserError if no query has two documents.
-    """
+    """Writes the documents of a query in the first stage's order and their scores; UserError if none has two."""
     scores, lists = read_run(scored), []
     for query_id, documents in first_documents(read_run(run), depth).items():
         if query_id in scores and len(documents) > 1:

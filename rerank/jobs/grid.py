@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import cyclopts
 
@@ -18,22 +18,16 @@ from rerank.runs.settings import read_toml
 from rerank.utils.errors import UserError, nearest
 
 KEYS = ("config", "fold", "grid")
-SHORT = ("loss", "training")
-"""The sections that are left out of a cell's name: loss.alpha = 1 is alpha=1."""
+SHORT = ("loss", "training")  # sections that are left out of a cell's name: loss.alpha = 1 is alpha=1
 
 
-class Grid(NamedTuple):
-    """A GRID.toml: the configuration that it changes (None: the defaults), the fold, tables of setting -> values."""
+def read_grid(path: Path, flags: Sequence[str] = (), config: Path | None = None) -> tuple[str, list[Config]]:
+    """The fold that a GRID.toml names, and its cells: every combination of the values of each `[[grid]]` table.
 
-    config: Path | None
-    fold: str
-    tables: list[dict[str, list[Any]]]
-
-
-def read_grid(path: Path) -> Grid:
-    """Reads `config` (relative to the file, or a name such as mq2008), `fold` and the `[[grid]]` tables of settings.
-
-    Raises UserError for a file that is not TOML, an unknown key or setting, and a setting without values.
+    They change the settings of the flags and of the file `config`, else of the one that the grid names: a path relative
+    to it, or a name such as mq2008. A cell's name (output.name) is its loss and the settings of its table, so that it
+    stays the same when the grid grows, and the seed if it is not 0. Raises UserError for a malformed file and two cells
+    of one name; and what the command line raises for a wrong flag or value.
     """
     given = read_toml(path)
     for key in given:
@@ -42,31 +36,27 @@ def read_grid(path: Path) -> Grid:
     tables = given.get("grid")
     if not isinstance(tables, list) or not tables:
         raise UserError(f"{path}: expected one or more [[grid]] tables of settings and their values, got none")
-    config = config_file(given["config"], base=path.parent) if "config" in given else None
-    return Grid(config, str(given.get("fold", "all")), [_table(path, i, table) for i, table in enumerate(tables, 1)])
+    tables = [_table(path, number, table) for number, table in enumerate(tables, 1)]
+    file = config or (config_file(given["config"], base=path.parent) if "config" in given else None)
+    base = read_toml(file, "--config " if config else f"{path}: config: ") if file else {}
+    return str(given.get("fold", "all")), _cells(tables, base, str(file), flags)
 
 
-def cells(grid: Grid, base: dict[str, Any], source: str, flags: Sequence[str]) -> list[Config]:
-    """Every combination of each table's values, on top of the sections `base` (read from `source`) and the flags.
-
-    A cell's name (output.name) is its loss and the settings of its table, so that it stays the same when the grid
-    grows, and the seed if it is not 0, so that a grid can be repeated with --seed 1 in the same folder.
-    Raises UserError if two cells would have the same name, and what the command line raises for a wrong flag or value.
-    """
+def _cells(tables: list[dict[str, list[Any]]], base: dict[str, Any], source: str, flags: Sequence[str]) -> list[Config]:
+    """The cells on top of the sections `base`, read from `source`, and the flags."""
     plain = _parse(base, source, flags)
     if plain.output.name:
         raise UserError(f"--name {plain.output.name}: a sweep names its cells itself; use another --output.folder")
 
     @functools.cache  # parsing is slow, so each value of a setting is parsed once
     def typed(setting: str, text: str) -> Any:
-        """The value as the command line reads it."""
         config = _parse(base, source, [*flags, f"--{setting.replace('_', '-')}={text}"])
         section, _, key = setting.partition(".")
         return sections(config)[section][key]
 
     seed = ["training.seed"] if plain.training.seed else []
     found: dict[str, Config] = {}
-    for table in grid.tables:
+    for table in tables:
         for combination in itertools.product(*table.values()):
             config = plain
             for key, value in zip(table, combination, strict=True):
@@ -78,39 +68,33 @@ def cells(grid: Grid, base: dict[str, Any], source: str, flags: Sequence[str]) -
 
 
 def cell_name(config: Config, settings: Iterable[str]) -> str:
-    """The loss and the values of these settings, in the configuration's order: smoothi-metric=ndcg_10-alpha=1.
-
-    Characters that file names should not have, such as the @ of ndcg@10, become _.
-    """
+    """The loss and the values of these settings, in the configuration's order: smoothi-metric=ndcg_10-alpha=1."""
     parts = [config.loss.name]
     for table, values in sections(config).items():
         for key, value in values.items():
             if f"{table}.{key}" in settings and (table, key) != ("loss", "name"):
                 text = f"{value:.12g}" if isinstance(value, float) else str(value)
                 parts.append(f"{key if table in SHORT else f'{table}.{key}'}={text}")
-    return re.sub(r"[^\w.=+-]", "_", "-".join(parts))
+    return re.sub(r"[^\w.=+-]", "_", "-".join(parts))  # file names should not have others, such as @
 
 
 def _table(path: Path, number: int, table: dict[str, Any]) -> dict[str, list[Any]]:
     where = f"{path}: [[grid]] table {number}"
     valid = [f"{name}.{key}" for name, values in sections(Config()).items() for key in values if name != "output"]
     valid += [f"loss.{key}" for key in describe_hyperparameters()]
+    given: dict[str, Any] = {}
+    for key, values in table.items():
+        given |= (
+            {f"{key}.{name}": value for name, value in values.items()} if isinstance(values, dict) else {key: values}
+        )
     settings: dict[str, list[Any]] = {}
-    for key, values in _flat(table).items():
+    for key, values in given.items():
         if key not in valid:
             raise UserError(f"{where}: {key}: no such setting; {nearest(key, valid)}")
         settings[key] = values if isinstance(values, list) else [values]
         if not settings[key] or any(isinstance(value, (list, dict)) for value in settings[key]):
             raise UserError(f"{where}: {key}: got {values}, expected a value or an array of values")
     return settings
-
-
-def _flat(table: dict[str, Any], above: str = "") -> dict[str, Any]:
-    """loss.alpha = 1 and "loss.alpha" = 1 mean the same."""
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        flat |= _flat(value, f"{above}{key}.") if isinstance(value, dict) else {f"{above}{key}": value}
-    return flat
 
 
 def _parse(base: dict[str, Any], source: str, words: Sequence[str]) -> Config:

@@ -1,8 +1,6 @@
-"""The model cards of checkpoints: README.md, from the templates of the folder cards.
+"""The model cards of checkpoints: README.md, from the templates of the folder cards."""
 
-The front matter of a checkpoint's card is what huggingface.co reads.
-"""
-
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from rerank.runs.manifest import DISTRIBUTION, version
 from rerank.runs.settings import to_toml
 from rerank.utils.files import atomic_write
 from rerank.utils.json_files import read_json
-from rerank.utils.progress import log
 
 CARD = "README.md"
 
@@ -23,10 +20,7 @@ CARD = "README.md"
 def write_training_card(
     checkpoint: Path, config: Config, collection: str, fold: Fold | None, facts: dict[str, Any]
 ) -> None:
-    """Writes the card of a fold's model, of the final model, or, without a fold, of a pre-trained encoder.
-
-    `facts` are those of the manifest.
-    """
+    """Writes the card of a fold's model or, without a fold, of a pre-trained encoder; `facts` are its manifest's."""
     remedy = f"remove {checkpoint.parent} to train again"
     model: CheckpointConfig = read_json(checkpoint / "config.json", CheckpointConfig, remedy)
     tokenizer: TokenizerConfig = read_json(checkpoint / "tokenizer_config.json", TokenizerConfig, remedy)
@@ -60,16 +54,12 @@ def _measures(fold: Fold | None, facts: dict[str, Any]) -> list[list[str]]:
 
 
 def _front_matter(encoder: str) -> str:
-    """The YAML of the card: the licence and the base model are those of the encoder's own card, if it has one."""
+    """What huggingface.co reads; licence and base model are those of the encoder's own card, if it has one."""
     from huggingface_hub import ModelCard, ModelCardData
 
     card, base = encoder_folder(encoder) / CARD, dict[str, Any]()
-    if card.is_file():
-        try:
-            base = ModelCard.load(card, ignore_metadata_errors=True).data.to_dict()
-        except Exception as error:  # PyYAML's types, ValueError for front matter that is no mapping
-            why = str(error).splitlines()[0]
-            log.info(f"{card}: not read ({why}); the new model's card says that its licence is unknown")
+    with contextlib.suppress(Exception):  # OSError; PyYAML's types, ValueError for front matter that is no mapping
+        base = ModelCard.load(card, ignore_metadata_errors=True).data.to_dict()
     data = ModelCardData(
         library_name="sentence-transformers",
         pipeline_tag="text-ranking",
@@ -80,5 +70,4 @@ def _front_matter(encoder: str) -> str:
         base_model=base.get("base_model") if Path(encoder).is_dir() else encoder,
         tags=["cross-encoder", "reranker", "rerank"],
     )
-    yaml: str = data.to_yaml()
-    return yaml
+    return str(data.to_yaml())

@@ -1,26 +1,29 @@
-"""Re-ranks any run with a trained or a hub model, part by part (`rerank score`).
+"""Re-ranks any run with a model, part by part, in one process, in several, or on a Ray cluster (`rerank score`)."""
 
-Parts are scored the same way in one process, in several, and on the nodes of a Ray cluster.
-"""
-
+import contextlib
+import json
+import os
+import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from accelerate.utils import broadcast_object_list, gather_object
 
 from rerank.config import Config, sections
 from rerank.config.files import check_file
-from rerank.jobs.parts import Parts, cut, default_parts
+from rerank.data.trec import new_file, write_run
 from rerank.jobs.scoring import Scoring, open_scoring
 from rerank.models.export.folder import is_export
 from rerank.models.hub import EXPORT_FILE, file_hashes
 from rerank.models.scoring import chunk_by_length, make_run, pairs_of, score_chunks
 from rerank.runs.manifest import manifest_of, tag_of, write_manifest
-from rerank.tasks.checks import check_encoder
 from rerank.tasks.collection import expect_text
+from rerank.tasks.text import check_encoder
 from rerank.training.device import (
     device_facts,
     expect_one_process,
@@ -31,8 +34,72 @@ from rerank.training.device import (
 from rerank.utils.cluster import LOCAL, expect_engine, work_on_ray
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, kept_hash, short_hash
+from rerank.utils.locks import temporary_place
 from rerank.utils.progress import log, progress
 from rerank.utils.workers import failures
+
+MOST_PARTS, LEAST_TOKENS = 100, 2**18
+"""By default an interrupted command loses at most one hundredth of its work, or this many tokens."""
+
+
+def default_parts(tokens: np.ndarray) -> int:
+    """The number of parts for queries whose candidates have these numbers of tokens, (queries,)."""
+    return max(1, min(MOST_PARTS, len(tokens), int(tokens.sum()) // LEAST_TOKENS))
+
+
+def cut(tokens: np.ndarray, parts: int) -> list[int]:
+    """The parts + 1 bounds of parts of about equal tokens, from those of each query, (queries,); no part is empty."""
+    ends, steps = tokens.cumsum(), np.arange(1, parts)
+    inner = np.searchsorted(ends, ends[-1] * steps / parts, side="left") + 1
+    inner = np.maximum.accumulate(np.maximum(inner, steps) - steps) + steps  # each part has a query
+    inner = np.minimum(inner, len(tokens) - parts + steps)
+    return [0, *inner.tolist(), len(tokens)]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of the run `out`; part number n, from 1, is the queries bounds[n - 1]:bounds[n].
+
+    `facts` are what the scores depend on; their name is the last column of the run. A hash of them is in the name of
+    the folder, so that parts of different inputs are never joined. Every process derives the same plan, so processes
+    need no lock: two that score the same part write the same file.
+    """
+
+    out: Path
+    facts: dict[str, Any]
+    bounds: list[int]
+
+    @property
+    def folder(self) -> Path:
+        plan = short_hash(json.dumps(self.facts, sort_keys=True), *self.bounds)
+        return self.out.with_name(f"{self.out.name}.parts-{plan[:8]}")
+
+    @property
+    def numbers(self) -> range:
+        return range(1, len(self.bounds))
+
+    def queries(self, number: int) -> slice:
+        return slice(self.bounds[number - 1], self.bounds[number])
+
+    def file(self, number: int) -> Path:
+        return self.folder / f"{number:05}.run"
+
+    def missing(self) -> list[int]:
+        return [number for number in self.numbers if not self.file(number).exists()]
+
+    def join(self) -> None:
+        """Writes the run from its parts, whose folder is removed; other processes see all parts or none.
+
+        Raises UserError if a part is missing.
+        """
+        if self.missing():
+            raise UserError(f"{self.folder}: parts were removed while others were scored; run the command again")
+        with new_file(self.out) as out:
+            for number in self.numbers:
+                with self.file(number).open("rb") as part:
+                    shutil.copyfileobj(part, out)
+        with contextlib.suppress(FileNotFoundError), temporary_place(self.folder) as place:
+            os.replace(self.folder, place.new)
 
 
 def rescore(
@@ -40,29 +107,14 @@ def rescore(
 ) -> bool:
     """Re-ranks the candidates of a run, to `--first-stage.depth`, and writes the run `out` and its manifest.
 
-    The texts of the queries are those of the file `--collection.queries`, else of the collection. Queries without a
-    text are left out and logged; judgments are not read. Each part of the run is written to `out` + ".parts-<hash>"
-    when it is scored, and the same call goes on after the last one; in the end they are joined, and the folder is
-    removed.
+    Without `run` it is BM25's, which is retrieved unless it exists. Queries without a text are left out and logged.
+    Each of the `parts` (None: up to 100, by the tokens) is written to `out` + ".parts-<hash>" when it is scored, here
+    or on the Ray cluster `engine`, and the same call goes on after the last one. Their number may change the last
+    digits of a score, as the other documents of a forward pass may.
 
-    Args:
-        config: the settings; the pooling and the length of documents of a checkpoint made by training come first, and
-            without a collection it is the one that the checkpoint was trained on.
-        checkpoint: the folder of a trained model, or the name of a cross-encoder on the hub.
-        run: the TREC run to re-rank. None for BM25's, which is retrieved first unless it exists.
-        out: the TREC run to write; `out` + ".json" is its manifest.
-        parts: how many parts the queries are cut into; None for up to 100, by the tokens. The last digits of a score
-            may depend on it, as they do on the other documents of a forward pass.
-        engine: "local", or the Ray cluster that scores the parts: "ray" or "ray://HOST:PORT".
-
-    Returns:
-        Whether `out` is written: not if a part has failed on the cluster, which is printed, and which the same call
-        scores again.
-
-    Raises:
-        UserError: the model has no trained head, the collection is unknown or has no text, no query of the run has a
-            text, a file is missing or malformed, `out` cannot be written or gives the run no name, or the cluster is
-            lost.
+    Returns whether `out` is written: not if a part has failed on the cluster, which is printed. Raises UserError for a
+    model without a trained head, for inputs that are missing or malformed, for an `out` that cannot be written or gives
+    the run no name, and if the cluster is lost.
     """
     manifest, here = manifest_of(out), engine == LOCAL
     tag_of(out)  # so that a name that gives no tag is refused before any work
@@ -87,18 +139,27 @@ def rescore(
     elif not _score_on_cluster(config, scoring, run, plan, missing, engine):
         return False
     if accelerator.is_main_process:
-        _write_manifest(manifest, scoring, plan, plan.join())
-        plan.remove()
+        plan.join()
+        dataset = scoring.dataset
+        facts = {
+            "model": checkpoint,
+            "pretraining": scoring.model.settings.get("pretraining"),
+            "config": sections(dataset.config),
+            "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": plan.facts["documents"]},
+            "first_stage": {"run": str(dataset.first_stage), "sha256": plan.facts["run"]},
+            "queries": plan.facts["queries"],
+            "tokens": int(scoring.tokens.sum()),
+            "parts": count,
+            **(device_facts(accelerator.device) | precision_facts(accelerator, scoring.model) if here else {}),
+            "run": {"sha256": file_hash(out)},
+        }
+        write_manifest(manifest, facts)
     return True
 
 
 def _plan(scoring: Scoring, out: Path, parts: int | None) -> Parts:
-    """The parts of the run, by default as many as `default_parts` gives; raises UserError for more than queries."""
+    """The parts of the run: at most one a query, by default as many as `default_parts` gives."""
     tokens, settings, checkpoint = scoring.tokens, scoring.dataset.config, scoring.checkpoint
-    if parts and parts > len(tokens):
-        raise UserError(
-            f"--parts {parts}: the run has {len(tokens)} queries with candidates; expected {len(tokens)} or less"
-        )
     texts = scoring.dataset.collection.queries
     graph = [file_hash(Path(checkpoint) / EXPORT_FILE)] if is_export(checkpoint) else None  # of its other files' hashes
     facts = {
@@ -113,53 +174,33 @@ def _plan(scoring: Scoring, out: Path, parts: int | None) -> Parts:
         **{key: getattr(settings.training, key) for key in ("precision", "tf32", "max_tokens_per_forward")},
         "name": tag_of(out),
     }
-    return Parts(out, facts, cut(tokens, parts or default_parts(tokens)))
+    return Parts(out, facts, cut(tokens, min(parts or default_parts(tokens), len(tokens))))
 
 
 def _score_parts(scoring: Scoring, plan: Parts, numbers: Sequence[int]) -> None:
     """Scores parts, those that the main process has found missing, over the processes of the accelerator."""
-    accelerator = scoring.accelerator
+    model, passages, memory, accelerator = scoring.model, scoring.passages, scoring.memory, scoring.accelerator
     shared = [numbers]
     broadcast_object_list(shared)
-    documents = sum(len(found.doc_ids) for number in shared[0] for found in scoring.lists[plan.queries(number)])
-    own = documents // accelerator.num_processes
-    for _ in progress(_scored(scoring, plan, shared[0]), own, "scoring", show=accelerator.is_main_process):
-        pass
-
-
-def _scored(scoring: Scoring, plan: Parts, numbers: Sequence[int]) -> Iterator[None]:
-    """Scores the parts one after the other; yields once for each document that this process has scored."""
-    accelerator, memory = scoring.accelerator, scoring.memory
-    for number in numbers:
+    for number in progress(shared[0], len(shared[0]), "scoring parts", show=accelerator.is_main_process):
         lists = scoring.lists[plan.queries(number)]
         memory.agree(accelerator)
-        chunks = chunk_by_length(pairs_of(lists), scoring.passages, memory.tokens)
-        own, scored = chunks[accelerator.process_index :: accelerator.num_processes], []
-        for pair in score_chunks(
-            scoring.model, scoring.passages, own, accelerator.device, accelerator.autocast, memory, show=False
-        ):
-            scored.append(pair)
-            yield
-        if accelerator.num_processes > 1:
-            scored = gather_object(scored)
-        run = make_run(lists, scored, scoring.model.first_stage_weight)
+        chunks = chunk_by_length(pairs_of(lists), passages, memory.tokens)
+        own = chunks[accelerator.process_index :: accelerator.num_processes]
+        scored = score_chunks(model, passages, own, accelerator.device, accelerator.autocast, memory, show=False)
+        run = make_run(lists, gather_object(list(scored)), model.first_stage_weight)
         if accelerator.is_main_process:
-            facts = device_facts(accelerator.device) | precision_facts(accelerator, scoring.model)
-            plan.write(number, run, facts)
+            write_run(plan.file(number), run, plan.facts["name"])
 
 
 def _score_on_cluster(
     config: Config, scoring: Scoring, run: Path | None, plan: Parts, numbers: Sequence[int], engine: str
 ) -> bool:
-    """Scores parts on the Ray cluster `engine`; returns whether none has failed.
-
-    A part that fails does not stop the others; it is reported at the end, on standard error.
-    """
+    """Scores parts on the Ray cluster `engine`; returns whether none has failed, which is printed at the end."""
     if not numbers:
         return True
-    score = partial(
-        _score_part, replace(config, collection=scoring.dataset.config.collection), scoring.checkpoint, run, plan
-    )
+    config = replace(config, collection=scoring.dataset.config.collection)
+    score = partial(_score_part, config, scoring.checkpoint, run, plan)
     ended = work_on_ray(engine, score, numbers, gpus=config.training.device != "cpu")
     failed = failures(ended, len(numbers), "scoring", lambda number: f"part {number}")
     for number, error in failed:
@@ -180,19 +221,3 @@ def _opened(config: Config, checkpoint: str, run: Path | None, out: Path, parts:
     """The model on its device, which each worker opens once, and the plan."""
     scoring = open_scoring(config, checkpoint, run, open_training_accelerator(config.training))
     return scoring, _plan(scoring, out, parts)
-
-
-def _write_manifest(file: Path, scoring: Scoring, plan: Parts, device: dict[str, object]) -> None:
-    facts = {
-        "model": scoring.checkpoint,
-        "pretraining": scoring.model.settings.get("pretraining"),
-        "config": sections(scoring.dataset.config),
-        "documents": {"fingerprint": scoring.collection.fingerprint, "tokens": plan.facts["documents"]},
-        "first_stage": {"run": str(scoring.dataset.first_stage), "sha256": plan.facts["run"]},
-        "queries": plan.facts["queries"],
-        "tokens": int(scoring.tokens.sum()),
-        "parts": len(plan.numbers),
-        **device,
-        "run": {"sha256": file_hash(plan.out)},
-    }
-    write_manifest(file, facts)

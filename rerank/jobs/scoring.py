@@ -11,42 +11,31 @@ from accelerate import Accelerator
 from rerank.batches.passages import PassageBuilder
 from rerank.config import Config
 from rerank.data.candidates import select_candidates
-from rerank.data.collections import Collection, open_collection
 from rerank.data.trec_arrays import read_run_arrays
 from rerank.data.types import Candidates
 from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import pairs_of
-from rerank.runs.layout import CollectionFolder
-from rerank.tasks.collection import as_trained, open_trained_on
+from rerank.tasks.collection import as_trained, folder_of, open_settings
 from rerank.tasks.first_stage import first_stage_run, with_texts
 from rerank.tasks.text import TextDataset, truncation_summary
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
-QUERIES_AT_ONCE = 1000
-"""The queries whose candidates' tokens are counted together."""
+QUERIES_AT_ONCE = 1000  # whose candidates' tokens are counted together
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """What scores a run: the model on its device, the passages and the lists of candidates, without empty ones.
-
-    The settings of the data set are those of the caller, completed with what the checkpoint and the collection record.
-    """
+    """What scores a run; the settings of the data set are those of the caller and what the checkpoint records."""
 
     checkpoint: str
-    collection: Collection
     dataset: TextDataset
     model: Any
     passages: PassageBuilder
     lists: list[Candidates]
     accelerator: Accelerator
-
-    @cached_property
-    def memory(self) -> TokenBudget:
-        """The tokens of a forward pass."""
-        return open_budget(self.dataset.config.training.max_tokens_per_forward, self.accelerator.device)
+    memory: TokenBudget
 
     @cached_property
     def tokens(self) -> np.ndarray:
@@ -63,41 +52,33 @@ class Scoring:
 def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator: Accelerator) -> Scoring:
     """Opens the model and the candidates of the run; retrieves and tokenises what is missing.
 
-    Without a collection in the settings it is the one of the checkpoint. Logs which queries are left out and how many
-    texts are cut. Raises UserError for a checkpoint that records no collection if the settings have none.
+    Without a collection in the settings it is the one that the checkpoint records; raises UserError if there is none.
     """
     model, tokenizer, max_length, max_doc_tokens = open_trained_cross_encoder(
         checkpoint, config.encoder.pooling, config.encoder.max_doc_tokens, config.encoder.template
     )
+    training, first_stage = config.training, config.first_stage
     with accelerator.main_process_first():
-        settings = config.collection
-        if settings.source:
-            collection = open_collection(settings.source)
-        else:
-            collection = open_trained_on(checkpoint, model.settings)
-            settings = as_trained(settings, model.settings)
-        collection = replace(collection, queries_file=settings.queries)
         config = replace(
             config,
-            collection=replace(settings, source=collection.source),
+            collection=as_trained(config.collection, checkpoint, model.settings),
             encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens, first_stage_weight=model.first_stage_weight),
-            first_stage=replace(config.first_stage, run=str(run) if run else config.first_stage.run),
+            first_stage=replace(first_stage, run=str(run) if run else first_stage.run),
         )
-        dataset = _run_dataset(config, collection)
-        passages = dataset.passages(tokenizer, max_length, model.template)
-    placed = model.place(accelerator.device, accelerator.autocast, config.training.precision == "auto")
+        dataset = _run_dataset(config)
+        passages = dataset.passages(model, tokenizer, max_length)
+    placed = model.place(accelerator.device, accelerator.autocast, training.precision == "auto")
     for line in (truncation_summary(passages, max_doc_tokens), *placed):
         log.info(line)
     lists = [candidates for candidates in dataset.candidates.values() if candidates.doc_ids]
-    return Scoring(checkpoint, collection, dataset, model, passages, lists, accelerator)
+    memory = open_budget(training.max_tokens_per_forward, accelerator.device)
+    return Scoring(checkpoint, dataset, model, passages, lists, accelerator, memory)
 
 
-def _run_dataset(config: Config, collection: Collection) -> TextDataset:
-    """The data set of the queries of a run, judged or not; logs which queries are left out.
-
-    Raises UserError if no query of the run has a text.
-    """
-    folder = CollectionFolder(Path(config.output.folder) / collection.name)
+def _run_dataset(config: Config) -> TextDataset:
+    """The data set of the queries of a run; logs which have no text; raises UserError if none has one."""
+    collection = open_settings(config.collection)
+    folder = folder_of(config, collection)
     run, file = first_stage_run(config, collection, folder), config.collection.queries
     depth, keep_scores = config.first_stage.depth, config.encoder.first_stage_weight > 0
     found = read_run_arrays(run, depth, collection.queries)

@@ -9,24 +9,26 @@ from typing import Any
 
 from accelerate import Accelerator
 
-from rerank.config import Config, sections
-from rerank.data.folds import FINAL, select_folds
+from rerank.config import Config, sections, validate
+from rerank.data.folds import FINAL
+from rerank.data.letor.layouts import is_feature_source
 from rerank.data.trec import write_run
 from rerank.data.types import Fold, Run
+from rerank.evaluation.measures import measure_name
 from rerank.jobs.model_card import write_training_card
 from rerank.jobs.pretraining.pretrain import pretrain
+from rerank.losses import LABELS
 from rerank.runs.experiment_results import joined_test_runs
-from rerank.runs.layout import LOCK, ExperimentFolder
+from rerank.runs.layout import LOCK, ExperimentFolder, FoldFolder
 from rerank.runs.manifest import judgments_hash, outcome, write_manifest
 from rerank.runs.settings import save_settings
-from rerank.tasks.checks import check_training
-from rerank.tasks.dataset import Dataset, FoldTask, open_dataset
-from rerank.tasks.text import TextDataset
+from rerank.tasks.features import FeatureDataset, FeatureTask, open_features
+from rerank.tasks.text import TextDataset, TextTask, check_encoder, open_text
 from rerank.training.device import device_facts, exclusive, kept_torch_settings, open_training_accelerator, peak_memory
-from rerank.training.gradients import Loss
-from rerank.training.loop import kept_epoch, train
+from rerank.training.loop import best_epoch, train
 from rerank.training.objective import open_loss, validation_value
-from rerank.training.tracking import tracked
+from rerank.training.tracking import check_tracker, tracked
+from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import files_below, record_of
 from rerank.utils.locks import locked
@@ -35,34 +37,59 @@ from rerank.utils.progress import log
 
 @dataclass(frozen=True)
 class Experiment:
-    """What all folds of an experiment share; `folds` are those to train."""
+    """What all folds of an experiment share."""
 
-    config: Config
-    dataset: Dataset
+    dataset: TextDataset | FeatureDataset
     folder: ExperimentFolder
-    folds: list[Fold]
-    loss: Loss
     accelerator: Accelerator
+
+
+def check_training(config: Config, lists: str = "") -> None:
+    """Raises UserError for settings of a training that no collection can make valid.
+
+    `lists` says where training lists will come from, if not from `--training.lists`.
+    """
+    validate(config)
+    open_loss(config.loss)
+    check_encoder(config)
+    check_tracker(config.training.track)
+    name, weight = config.loss.name, config.encoder.first_stage_weight
+    lists = lists or config.training.lists
+    if config.training.measure != "loss":
+        measure_name(config.training.measure)
+    elif LABELS[name] == "scores":
+        raise UserError(
+            f"--training.measure loss: {name} needs a teacher's scores, which validation queries do not have; expected "
+            "a measure such as nDCG@20"
+        )
+    if lists and weight:
+        raise UserError(
+            f"--encoder.first-stage-weight {weight:g}: training lists have no first-stage scores to add; leave it out"
+        )
+    if LABELS[name] == "scores" and not lists:
+        raise UserError(
+            f"--loss {name}: learns from a teacher's scores, not from judgments; give them with --training.lists, or "
+            "use `rerank distill`"
+        )
 
 
 def open_experiment(config: Config, fold_name: str) -> Experiment:
     """Prepares the collection and the folder of an experiment with the fold of that name, "all" or "final".
 
-    Raises UserError for invalid settings, before anything is downloaded, retrieved or trained, and for input files that
-    are missing or malformed.
+    Raises UserError for invalid settings, before all else, and for input files that are missing or malformed.
     """
     check_training(config)
     accelerator = open_training_accelerator(config.training)
+    open_dataset = open_features if is_feature_source(config.collection.source) else open_text
     with accelerator.main_process_first():
-        dataset = open_dataset(config, fold_name)
+        dataset: TextDataset | FeatureDataset = open_dataset(config, fold_name)
         dataset.write_references()
         folder = dataset.folder.experiment(config.output.name or config.loss.name)
         with locked(folder.path, "settings"):
             save_settings(config, folder.settings)
     if isinstance(dataset, TextDataset) and config.pretraining.steps:
-        dataset = replace(dataset, encoder=str(pretrain(config, accelerator)))
-    folds = [dataset.final_fold()] if fold_name == FINAL else select_folds(dataset.folds, fold_name)
-    return Experiment(config, dataset, folder, folds, open_loss(config.loss), accelerator)
+        dataset = replace(dataset, model=str(pretrain(config, accelerator)))
+    return Experiment(dataset, folder, accelerator)
 
 
 @kept_torch_settings()
@@ -75,7 +102,7 @@ def train_folds(config: Config, fold: str = "all") -> ExperimentFolder:
     The fold "final" is the model to deploy: every judged query of the collection trains but 10 %, which validate.
     """
     experiment = open_experiment(config, fold)
-    for part in experiment.folds:
+    for part in experiment.dataset.folds:
         folder = experiment.folder.fold(part.name)
         with exclusive(experiment.accelerator, folder.path, LOCK):
             if folder.finished:
@@ -92,24 +119,19 @@ def train_folds(config: Config, fold: str = "all") -> ExperimentFolder:
 def train_fold(experiment: Experiment, fold: Fold) -> None:
     """Trains one fold; its folder gets the checkpoint, the runs, the log and the manifest."""
     start = time.time()
-    config, accelerator = experiment.config, experiment.accelerator
-    folder, collection = experiment.folder.fold(fold.name), experiment.dataset.folder.path
-    log.info(f"training {folder.tag}, fold {fold.name}, with {experiment.dataset.model} on {accelerator.device}")
-    task, training = experiment.dataset.task(fold, accelerator), config.training
-    if fold.name == FINAL:
-        log.info(
-            f"final: {len(fold.train) + len(fold.valid)} judged queries of the collection, those that test folds too, "
-            f"train but {len(fold.valid)}, which validate; drawn by seed {training.seed}; none is left to test"
-        )
-    validate = partial(validation_value, task, measure=training.measure, loss=experiment.loss)
+    dataset, accelerator, folder = experiment.dataset, experiment.accelerator, experiment.folder.fold(fold.name)
+    config, loss, collection = dataset.config, open_loss(dataset.config.loss), dataset.folder.path
+    log.info(f"training {folder.tag}, fold {fold.name}, with {dataset.model} on {accelerator.device}")
+    task = dataset.task(fold, accelerator)
+    validate = partial(validation_value, qrels=task.qrels("valid"), measure=config.training.measure, loss=loss)
     name = folder.path.relative_to(collection).as_posix()
     with tracked(accelerator, config, collection.name, name, folder.tracking):
-        history = train(task, experiment.loss, folder, training, accelerator, validate)
+        history = train(task, loss, folder, config.training, accelerator, validate)
     accelerator.free_memory()
     task.load(folder.checkpoint)
     run = task.score("test") if fold.test else None
     if accelerator.is_main_process:
-        best = kept_epoch(history)
+        best = best_epoch(history)
         facts = {
             "config": sections(config),
             "fold": asdict(fold),
@@ -123,25 +145,20 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
             "seconds": round(time.time() - start, 1),
             "peak_memory": peak_memory(accelerator.device),
         }
-        _write_results(experiment, fold, task, run, facts)
+        _write_results(folder, task, run, facts)
     accelerator.wait_for_everyone()
 
 
-def _write_results(experiment: Experiment, fold: Fold, task: FoldTask, run: Run | None, facts: dict[str, Any]) -> None:
-    """Writes the model card, the manifest, which records them, and, last, the test run.
-
-    A fold that has a test run is finished; the final model has none, and is finished with its manifest.
-    """
-    folder = experiment.folder.fold(fold.name)
+def _write_results(folder: FoldFolder, task: TextTask | FeatureTask, run: Run | None, facts: dict[str, Any]) -> None:
+    """Writes the model card, the manifest, and last the test run; the final model is finished with its manifest."""
     facts["outcome"] = {"valid": outcome(folder.valid_run, task.qrels("valid"))}
     with contextlib.ExitStack() as last:
         if run is not None:
             tmp = last.enter_context(atomic_write(folder.test_run))
             write_run(tmp, run, folder.tag)
             facts["outcome"]["test"] = outcome(tmp, task.qrels("test"))
-        if isinstance(experiment.dataset, TextDataset):
-            name = experiment.dataset.collection.name
-            write_training_card(folder.checkpoint, experiment.config, name, fold, facts)
+        if isinstance(task, TextTask):
+            write_training_card(folder.checkpoint, task.config, task.dataset.collection.name, task.fold, facts)
         files = [*files_below(folder.checkpoint), folder.log]
         write_manifest(folder.manifest, {**facts, "files": record_of(folder.path, files)})
     shutil.rmtree(folder.state)  # only an unfinished fold needs it, and it is three times the model

@@ -54,10 +54,9 @@ def prefer_expandable_segments() -> None:
 
 @dataclass
 class TokenBudget:
-    """At most `tokens` per forward pass, which only ever shrink; `tried`: they are a setting, or a step succeeded."""
+    """At most `tokens` per forward pass. They only ever shrink; the results do not depend on them."""
 
     tokens: int
-    tried: bool = True
 
     def run(self, work: Callable[[int], Result], longest: int) -> Result:
         """Returns `work(tokens)`, retried with half of the tokens each time it runs out of memory.
@@ -96,6 +95,4 @@ class TokenBudget:
 
 def open_budget(tokens: int | Literal["auto"], device: torch.device) -> TokenBudget:
     """The budget for a value of --training.max-tokens-per-forward."""
-    if tokens != "auto":
-        return TokenBudget(tokens)
-    return TokenBudget(FIRST_TRIAL.get(device.type, FIRST_TRIAL["cpu"]), tried=False)
+    return TokenBudget(FIRST_TRIAL.get(device.type, FIRST_TRIAL["cpu"]) if tokens == "auto" else tokens)

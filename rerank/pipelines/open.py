@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rerank.config import Config, flag_name, sections, validate
 from rerank.data.trec import ranked
-from rerank.jobs.int8 import DOCUMENTS, QUERIES, Sample, evenly_spaced
+from rerank.jobs.graphs import DOCUMENTS, QUERIES, Sample
 from rerank.models.reranker import Reranker
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.folder import is_pipeline, load_fitted
@@ -17,8 +17,8 @@ from rerank.stages.base import Ranker, below
 from rerank.stages.bm25 import BM25
 from rerank.stages.cross_encoder import CrossEncoder, CrossEncoderRanker, RankPassages
 from rerank.stages.world import World
-from rerank.tasks.collection import as_trained, expect_text, open_trained_on
-from rerank.training.open_reranker import open_reranker
+from rerank.tasks.collection import as_trained, expect_text
+from rerank.training.device import open_reranker
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
@@ -72,9 +72,7 @@ def bm25_and(model: Reranker, checkpoint: str, config: Config) -> Pipeline:
             f"this model was trained to add the scores of {first_stage}; a search adds BM25's, so documents may rank "
             "in another order"
         )
-    if not config.collection.source:
-        source = open_trained_on(checkpoint, saved).source
-        config = replace(config, collection=replace(as_trained(config.collection, saved), source=source))
+    config = replace(config, collection=as_trained(config.collection, checkpoint, saved))
     validate(config)
     expect_text(config.collection.source)
     world, first = World.open(config), config.first_stage
@@ -111,7 +109,7 @@ def candidates_of(pipeline: Pipeline) -> Sample | None:
         known = world.collection.queries
     except UserError:  # a collection that is searched needs documents alone
         return None
-    queries = {query_id: known[query_id] for query_id in evenly_spaced(list(known), QUERIES)}
+    queries = dict(list(known.items())[:: len(known) // QUERIES or 1][:QUERIES])
     names = list(_cross_encoders(fitted))
     if not queries or not names:
         return None

@@ -75,14 +75,15 @@ class CrossEncoder:
         accelerator = open_training_accelerator(config.training)
         loss, place = open_loss(config.loss), FoldFolder(folder)
         task = TextTask(dataset, fold, accelerator)
-        validate = partial(validation_value, task, measure=config.training.measure, loss=loss)
+        measure = config.training.measure
+        validate = partial(validation_value, qrels=task.qrels("valid"), measure=measure, loss=loss)
         train(task, loss, place, config.training, accelerator, validate)
         accelerator.free_memory()
         return self.open(world, folder)
 
     def open(self, world: World, folder: Path) -> "CrossEncoderRanker":
         """Opens the model. Raises UserError if it cannot be loaded."""
-        from rerank.training.open_reranker import open_reranker
+        from rerank.training.device import open_reranker
 
         config = self.config(world)
         checkpoint = str(FoldFolder(folder).checkpoint) if self.trained else world.place_of(config.encoder.name)

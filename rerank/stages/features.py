@@ -59,14 +59,13 @@ class Features:
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "FeaturesRanker":
         """Trains the network on the training queries; validation queries choose the epoch."""
-        from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp  # these load torch
-        from rerank.tasks.small_models import Kind
+        from rerank.models.feature_mlp import FeatureMLP  # loads torch
 
         query_ids, qrels = [*fold.train, *fold.valid], world.collection.qrels
         candidates = select_candidates(_fused(below), qrels, self.depth, query_ids, keep_scores=True)
         model = FeatureMLP(2 * len(below), self.hidden, world.config.training.seed)
-        kind = Kind(_inputs(below, candidates.values()), save_feature_mlp, open_feature_mlp)
-        return FeaturesRanker(self, train(self, world, fold, candidates, model, kind, folder))
+        inputs = _inputs(below, candidates.values())
+        return FeaturesRanker(self, train(self, world, fold, candidates, model, inputs, folder))
 
     def open(self, world: World, folder: Path) -> "FeaturesRanker":
         """Reads the network; none was saved if there was nothing to learn. Raises UserError for a damaged one."""

@@ -13,7 +13,7 @@ from rerank.stages.world import World
 from rerank.utils.parameters import PathText, Whole, at_least
 
 if TYPE_CHECKING:
-    from rerank.tasks.late_interaction import LateInteraction as Matcher
+    from rerank.tasks.vectors import LateInteraction as Matcher
 
 ALL_BELOW = 20_000
 """Documents of a collection all of which are encoded by a fit; of more, those that a query finds, when it does."""

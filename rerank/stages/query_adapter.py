@@ -57,7 +57,7 @@ class QueryAdapter:
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "AdapterRanker":
         """Trains the matrix on the training queries; validation queries choose the epoch."""
         from rerank.models import query_adapter as models  # load torch
-        from rerank.tasks.small_models import Kind, SmallModelTask
+        from rerank.tasks.small_models import SmallModelTask
 
         query_ids, collection = [*fold.train, *fold.valid], world.collection
         candidates = select_candidates(below[0], collection.qrels, self.depth, query_ids, keep_scores=True)
@@ -68,8 +68,8 @@ class QueryAdapter:
             some = itertools.islice(task.lists["train"], SCALED_BY)
             model.scale = models.standardising_scale(model, (vectors.of([found]).to(task.device) for found in some))
 
-        kind = Kind(vectors.of, models.save_adapter, models.load_adapter)
-        return AdapterRanker(self, world, train(self, world, fold, candidates, model, kind, folder, scale) or model)
+        found = train(self, world, fold, candidates, model, vectors.of, folder, scale)
+        return AdapterRanker(self, world, found or model)
 
     def open(self, world: World, folder: Path) -> "AdapterRanker":
         """Reads the matrix. Raises UserError for a damaged file."""

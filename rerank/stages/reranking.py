@@ -15,7 +15,7 @@ from rerank.stages.world import World
 from rerank.utils.progress import log
 
 if TYPE_CHECKING:
-    from rerank.tasks.small_models import Kind, SmallModelTask
+    from rerank.tasks.small_models import Inputs, SmallModelTask
 
 SMALL_TRAINING = TrainingSettings(epochs=8, lists_per_epoch=256, lists_per_step=8, head_lr=1e-3)
 """How small models are trained by default."""
@@ -45,7 +45,7 @@ def train(
     fold: Fold,
     candidates: Mapping[str, Candidates],
     model: Any,
-    kind: "Kind",
+    inputs: "Inputs",
     folder: Path,
     prepare: "Callable[[SmallModelTask], None]" = lambda task: None,
 ) -> Any:
@@ -62,6 +62,6 @@ def train(
         return None
     accelerator = open_accelerator(device=shared.device)
     own = settings.lists, replace(settings.training, seed=shared.seed), settings.below_weight, accelerator.device
-    task = SmallModelTask(fold, candidates, qrels, model, kind, *own)
+    task = SmallModelTask(fold, candidates, qrels, model, inputs, *own)
     prepare(task)
     return train_small_model(task, loss_settings(settings.loss), folder, accelerator)

@@ -20,8 +20,7 @@ from rerank.retrieval.words import find_words
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.collection import open_settings
 from rerank.tasks.first_stage import find_index, with_texts
-from rerank.tasks.late_interaction import LateInteraction, open_late_interaction
-from rerank.tasks.vectors import open_vectors, vectors_folder
+from rerank.tasks.vectors import LateInteraction, open_late_interaction, open_vectors, vectors_folder
 from rerank.utils.progress import log
 
 if TYPE_CHECKING:

@@ -3,29 +3,23 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-import torch
 from accelerate import Accelerator
 
 from rerank.batches.batch import Batch
 from rerank.batches.features import FeatureList, Vectors, make_feature_batch
 from rerank.batches.sampling import epoch_queries
 from rerank.config import Config, validate
-from rerank.data.folds import FINAL, final_fold, read_folds, write_folds
-from rerank.data.letor.layouts import fold_names, open_all, open_fold
+from rerank.data.folds import read_folds, write_folds
+from rerank.data.letor.layouts import fold_names, open_fold
 from rerank.data.letor.store import FeatureSet, Store
 from rerank.data.trec import read_qrels, write_qrels
 from rerank.data.types import Fold, Qrels, Run
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, run_of, save_feature_mlp, score_features
 from rerank.runs.layout import CollectionFolder
-from rerank.tasks.folds import check_fold
 from rerank.training.device import precision_facts
-from rerank.training.gradients import Loss
-from rerank.training.objective import mean_loss_of
 from rerank.training.task import Part
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
@@ -35,7 +29,7 @@ from rerank.utils.locks import locked
 
 @dataclass(frozen=True)
 class FeatureDataset:
-    """The open folds of a data set by name, or the fold of the final model, and their stores."""
+    """The open folds of a data set and their stores, by name."""
 
     config: Config
     folder: CollectionFolder
@@ -44,16 +38,10 @@ class FeatureDataset:
 
     @property
     def folds(self) -> list[Fold]:
-        """The query ids of the open folds."""
         return [fold for fold, _ in self.sets.values()]
-
-    def final_fold(self) -> Fold:
-        """All queries; some of them, drawn by `--seed`, validate."""
-        return self.sets[FINAL][0]
 
     @property
     def model(self) -> str:
-        """The network, in words."""
         network = self.config.network
         transform = f", transform {network.transform}" if network.transform != "none" else ""
         return f"a network of {network.hidden} hidden units{transform}"
@@ -61,18 +49,17 @@ class FeatureDataset:
     def write_references(self) -> None:
         """Adds judgments and query ids of the open folds to what evaluation reads; not those of the training queries.
 
-        For the final model it adds the judgments of all queries, of which some validate. Raises UserError if
-        experiments with other contents of these folds are in the same folder.
+        Raises UserError if experiments with other contents of these folds are in the same folder.
         """
         folder, path = self.folder, self.folder.feature_hashes
         remedy = "take another --output.folder, or remove this one"
         hashes = {
-            name: short_hash(sorted(store.checksums.items()), *(() if name == FINAL else (len(self.fold_names), fold)))
+            name: short_hash(sorted(store.checksums.items()), len(self.fold_names), fold)
             for name, (fold, store) in self.sets.items()
         }
         with locked(folder.features, "features"):  # folds may be trained in parallel
             saved: dict[str, str] = read_json(path, dict[str, str], remedy) if path.exists() else {}
-            if all(saved.get(name) == content for name, content in hashes.items()):
+            if hashes.items() <= saved.items():
                 return
             if any(saved.get(name, content) != content for name, content in hashes.items()):
                 if folder.has_results:
@@ -84,8 +71,7 @@ class FeatureDataset:
             qrels = read_qrels(folder.qrels) if saved else {}
             for name, (fold, store) in self.sets.items():
                 folds[name] = fold
-                measured = store.features if name == FINAL else store.features.subset([*fold.valid, *fold.test])
-                qrels |= measured.qrels()
+                qrels |= store.features.subset([*fold.valid, *fold.test]).qrels()
             write_qrels(folder.qrels, qrels)
             write_folds(folder.folds, [folds[name] for name in self.fold_names if name in folds])
             with atomic_write(path) as tmp:
@@ -96,10 +82,9 @@ class FeatureDataset:
 
 
 def open_features(config: Config, fold_name: str) -> FeatureDataset:
-    """Opens the fold of that name, "all" or "final"; parses the files that were not parsed before.
+    """Opens the fold of that name, or "all"; parses the files that were not parsed before.
 
-    Raises UserError for a fold that does not exist, for lists that are not whole, and with file and line for malformed
-    files.
+    Raises UserError for a fold that does not exist, and with file and line for malformed files.
     """
     validate(config)
     source, folds = config.collection.source, config.collection.folds
@@ -109,15 +94,12 @@ def open_features(config: Config, fold_name: str) -> FeatureDataset:
             "--lists.non-relevant all, as in configs/mq2008.toml"
         )
     names = fold_names(source, folds)
-    check_fold(fold_name, names)
+    if fold_name not in (*names, "all"):
+        raise UserError(f"fold {fold_name}: no such fold; expected {', '.join(names)} or all")
     collection = Path(source).resolve().name.removesuffix(".gz").removesuffix(".txt")
     folder = CollectionFolder(Path(config.output.folder) / collection)
-    if fold_name == FINAL:
-        store = open_all(source, folder.features)
-        sets = {FINAL: (final_fold(store.features.query_ids, config.training.seed), store)}
-    else:
-        opened = [name for name in names if fold_name in ("all", name)]
-        sets = {name: open_fold(source, name, folds, folder.features) for name in opened}
+    opened = [name for name in names if fold_name in ("all", name)]
+    sets = {name: open_fold(source, name, folds, folder.features) for name in opened}
     return FeatureDataset(config, folder, names, sets)
 
 
@@ -150,14 +132,12 @@ class FeatureTask:
         network, width = dataset.config.network, train.features.shape[1]
         model = FeatureMLP(width, network.hidden, self.settings.seed, network.transform)
         self.model = model.to(accelerator.device)
-        self._qrels: dict[Part, Qrels] = {}
+        self._qrels = {part: self.sets[part].qrels() for part in self.judged_parts}
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """One group: the whole network with `lr`."""
         return [{"params": list(self.model.parameters()), "lr": self.settings.lr}]
 
     def training_lists(self, epoch: int) -> Sequence[FeatureList]:
-        """Whole lists of the training queries, in an order that is drawn for each epoch."""
         settings = self.settings
         return [
             FeatureList(self.sets["train"], query, (settings.seed, 1, position))
@@ -168,29 +148,18 @@ class FeatureTask:
         return make_feature_batch(lists)
 
     def score(self, part: Part) -> Run:
-        """Scores all documents of a part's queries."""
         return run_of(self.qrels(part), score_features(self.model, self.sets[part], self.accelerator))
 
-    def mean_loss(self, run: Run, part: Part, loss: Loss) -> float:
-        values = chain.from_iterable(scores.values() for scores in run.values())
-        scores = torch.from_numpy(np.fromiter(values, dtype=np.float32))
-        return mean_loss_of(self.sets[part], scores, loss)
-
     def qrels(self, part: Part) -> Qrels:
-        """The labels of a part's documents."""
-        if part not in self._qrels:
-            self._qrels[part] = self.sets[part].qrels()
         return self._qrels[part]
 
     def save(self, folder: Path) -> None:
-        """Writes the network's weights and sizes."""
         save_feature_mlp(self.model, folder)
 
     def load(self, checkpoint: Path) -> None:
         self.model = open_feature_mlp(checkpoint).to(self.accelerator.device)
 
     def facts(self) -> dict[str, Any]:
-        """The files and the size of the network, for the manifest."""
         return {
             "features": {"width": self.model.features, "files": self.dataset.sets[self.fold.name][1].checksums},
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),

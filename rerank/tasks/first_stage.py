@@ -1,23 +1,28 @@
-"""The collection of an experiment and its first stage: a run that the settings name, or BM25's, retrieved once.
-
-Imports no torch, which takes 230 MB.
-"""
+"""The first stage of an experiment: a run that the settings name, or BM25's, retrieved once; without torch."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rerank.config import Config, validate
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, queries_to_search, queries_to_train
+from rerank.data.folds import FINAL
 from rerank.retrieval.bm25 import Searcher, write_bm25
 from rerank.retrieval.indexed_texts import with_indexed_texts
 from rerank.retrieval.java import java_version
 from rerank.retrieval.lucene_index import choose_index
 from rerank.runs.layout import CollectionFolder
-from rerank.tasks.collection import expect_text, open_settings
-from rerank.tasks.folds import check_fold, describe_folds, expect_same_folds, fold_names_of
+from rerank.tasks.collection import (
+    expect_same_folds,
+    expect_text,
+    fold_names_of,
+    folder_of,
+    open_settings,
+    queries_in_use,
+    write_references,
+)
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, kept_hash, short_hash
 from rerank.utils.integrity import as_record, changes
@@ -28,10 +33,9 @@ from rerank.utils.progress import log
 
 
 def open_checked(config: Config, fold_name: str = "all", judged: bool = False) -> Collection:
-    """The collection of the settings, its folds checked; what is noteworthy of them is logged.
+    """The collection of the settings, with judgments if it is to be `judged`; logs what is noteworthy of its folds.
 
-    `judged` is whether judgments are needed, as for training. Raises UserError for settings that are invalid, a fold
-    that does not exist, and files that are missing or malformed.
+    Raises UserError for settings that are invalid, a fold that does not exist, and files that are missing or malformed.
     """
     validate(config)
     expect_text(config.collection.source)
@@ -39,13 +43,30 @@ def open_checked(config: Config, fold_name: str = "all", judged: bool = False) -
     if judged:
         collection.expect_judgments()
         queries_to_train(collection)  # before its folds: a file of queries may lack some
-    check_fold(fold_name, fold_names_of(collection, config.collection.folds))
-    for line in describe_folds(config, collection):
-        log.info(line)
+    names = fold_names_of(config, collection)
+    if fold_name not in (*names, "all", FINAL):
+        raise UserError(f"fold {fold_name}: no such fold; expected {', '.join(names)}, all or {FINAL}")
+    for note in collection.notes:
+        log.info(note)
     if collection.qrels:  # before the first stage is retrieved, which would be for other queries
-        folder = CollectionFolder(Path(config.output.folder) / collection.name)
-        expect_same_folds(folder, collection, config.collection.folds)
+        expect_same_folds(config, collection)
     return collection
+
+
+def retrieve(config: Config) -> Path:
+    """The run of the first stage, retrieved unless it exists; the judgments and the folds are written next to it.
+
+    With `--collection.queries` it is the run of every query of the file, and these are not written. Raises UserError
+    for invalid settings, and for files that are missing or malformed.
+    """
+    if config.collection.queries:
+        expect_text(config.collection.source)
+        collection = open_settings(config.collection)
+        return first_stage_run(config, collection, folder_of(config, collection))
+    collection = open_checked(config)
+    run = first_stage_run(config, collection, folder_of(config, collection), queries_in_use(config, collection))
+    write_references(config, collection)
+    return run
 
 
 def first_stage_facts(config: Config, run: Path) -> dict[str, Any]:
@@ -79,11 +100,8 @@ def first_stage_run(
         drawn = short_hash(*queries.items())[:8]
     file = folder.bm25_run(settings, config.collection, name, drawn)
     origin = file.with_suffix(".json")
-    searched, all_searched = (
-        {"documents": collection.fingerprint, "queries": short_hash(*texts.items())}
-        | ({} if language == ENGLISH else {"language": language})
-        for texts in (queries, collection.queries)
-    )
+    searched = {"documents": collection.fingerprint, "queries": short_hash(*queries.items())}
+    searched |= {} if language == ENGLISH else {"language": language}
 
     def make() -> None:
         searcher = Searcher(find_index(config, collection, folder), settings.k1, settings.b, language)
@@ -98,22 +116,19 @@ def first_stage_run(
         log.info(f"BM25 of {run.queries} queries, {run.candidates} candidates: {file}")
 
     make_once(file, "ranking", make)
-    _check_run(file, (searched, all_searched), collection.source)
+    _check_run(file, searched, collection.source)
     return file
 
 
-def _check_run(file: Path, expected: Sequence[dict[str, str]], source: str) -> None:
-    """Raises UserError if the run is not one of those `expected`, or has changed since it was retrieved.
-
-    A run of all queries serves those that are judged, as of a collection whose judgments came later.
-    """
+def _check_run(file: Path, searched: dict[str, str], source: str) -> None:
+    """Raises UserError if the run is not of the documents and queries `searched`, or has changed since then."""
     record, remedy = file.with_suffix(".json"), f"remove it and {file.name} to retrieve again"
     origin = read_json(record, dict[str, Any], remedy)
     try:
         changed = list(changes(file.parent, as_record({file.name: origin.pop("run", None)})))
     except ValueError as error:
         raise UserError(f"{record}: {error}; {remedy}") from error
-    if origin not in expected:
+    if origin != searched:
         raise UserError(
             f"{file}: retrieved from other documents or queries than those of {source}; remove it to retrieve again, "
             "or take another --output.folder"
@@ -125,19 +140,10 @@ def _check_run(file: Path, expected: Sequence[dict[str, str]], source: str) -> N
 def find_index(config: Config, collection: Collection, folder: CollectionFolder) -> Path:
     """The Lucene index that the settings name, built under `folder` if it is the collection's own.
 
-    Raises UserError if there is none; if the documents are missing too, so that none can be built, it names both.
+    Raises UserError if there is none, and none can be built.
     """
     settings, language = config.first_stage, config.collection.language
-    try:
-        return choose_index(settings.index, collection, folder.index, settings.threads or None, language)
-    except UserError as no_index:
-        if collection.has_documents:
-            raise
-        try:
-            next(collection.documents())
-        except UserError as no_documents:
-            raise UserError(f"{no_documents}; and {no_index}") from no_index
-        raise
+    return choose_index(settings.index, collection, folder.index, settings.threads or None, language)
 
 
 def with_texts(config: Config, collection: Collection, folder: CollectionFolder) -> Collection:

@@ -20,12 +20,9 @@ NAMES = {"valid": "validation", "test": "test"}
 def measured_candidates(
     part: Part, fold: Fold, candidates: Mapping[str, Candidates], qrels: Judgments
 ) -> Sequence[Candidates]:
-    """The candidates of the validation or the test queries that have any.
-
-    Raises UserError if none of these queries is judged; the final model has no test queries at all.
-    """
+    """The candidates of the validation or test queries that have any; raises UserError if none of these is judged."""
     query_ids: tuple[str, ...] = getattr(fold, part)
-    if fold.name == FINAL and not query_ids:
+    if fold.name == FINAL and not query_ids:  # the final model has no test queries
         return []
     found = [query_id for query_id in query_ids if candidates[query_id].doc_ids]
     if not any(query_id in qrels for query_id in found):
@@ -35,19 +32,14 @@ def measured_candidates(
     return ListsOf(candidates, found)
 
 
-def trainable_candidates(fold: Fold, candidates: Mapping[str, Candidates], show: bool) -> Sequence[Candidates]:
+def trainable_candidates(fold: Fold, candidates: Mapping[str, Candidates], show: bool = True) -> Sequence[Candidates]:
     """The candidates of the training queries that have a relevant one; raises UserError if none has."""
     skipped = set(without_relevant(candidates, fold.train))
-    if skipped and show:
-        log.info(
-            f"fold {fold.name}: {len(skipped)} of {len(fold.train)} training queries have no relevant candidate: "
-            "skipped"
-        )
+    of = f"{len(fold.train)} training queries"
     if len(skipped) == len(fold.train):
-        raise UserError(
-            f"fold {fold.name}: none of its {len(fold.train)} training queries has a relevant candidate: "
-            "nothing to learn"
-        )
+        raise UserError(f"fold {fold.name}: none of its {of} has a relevant candidate: nothing to learn")
+    if skipped and show:
+        log.info(f"fold {fold.name}: {len(skipped)} of {of} have no relevant candidate: skipped")
     return ListsOf(candidates, [query_id for query_id in fold.train if query_id not in skipped])
 
 
@@ -62,9 +54,9 @@ def lists_of_fold(
 ) -> tuple[list[Candidates], dict[str, Any]]:
     """The lists of the file that train the fold, and what its manifest says of them.
 
-    Lists whose query is a validation or test query of the fold, or has the text of one, are left out (`held_out`);
-    white space and case do not count. So are lists without a label of 1 or more for a loss that takes judgments.
-    `queries` are the collection's, query_id to text. Raises UserError if no list is left.
+    Lists whose query has the text of a validation or test query of the fold, but for white space and case, are left out
+    (`held_out`); so are those without a label of 1 or more for a loss that takes judgments. `queries` are the
+    collection's, query_id to text. Raises UserError if no list is left.
     """
 
     def normalised(text: str) -> str:
@@ -84,19 +76,17 @@ def lists_of_fold(
         "held_out": len(file.lists) - len(allowed),
         "without_relevant": len(allowed) - len(useful),
     }
+    left_out = (
+        f"{facts['held_out']} of validation or test queries, {facts['without_relevant']} without a label of 1 or more"
+    )
     if not useful:
-        raise UserError(
-            f"{file.path}: fold {fold.name} can train on none of its {len(file.lists)} lists: {facts['held_out']} are "
-            f"of validation or test queries, {facts['without_relevant']} without a label of 1 or more"
-        )
+        raise UserError(f"{file.path}: fold {fold.name} can train on none of its {len(file.lists)} lists: {left_out}")
+    log.info(f"fold {fold.name}: {len(useful)} of {len(file.lists)} lists of {file.path}; left out: {left_out}")
     return useful, facts
 
 
 def texts_of(doc_ids: Sequence[str], collection: Collection, file: TrainingLists | None) -> Iterator[str]:
-    """The texts of documents of the collection and then of those that the file gives by text, these up to its last.
-
-    Raises UserError for a document that the collection does not have.
-    """
+    """The texts of documents of the collection and then of those that the file gives by text, these up to its last."""
     own = [doc_id for doc_id in doc_ids if not (file and doc_id.startswith(OF_TEXT))]
     for document in collection.get(own):
         yield document.text

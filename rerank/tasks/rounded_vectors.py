@@ -1,11 +1,8 @@
-"""Exact search for one query in two passes: products in int8 leave out the documents that cannot be among the best.
+"""Exact search for one query: products in int8, a quarter as large, leave out what cannot be among the best."""
 
-One product with float32 vectors takes as long as the memory takes to read them; those in int8 are a quarter as large.
-"""
-
-from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
+from functools import partial
+from timeit import repeat
 from typing import Any
 
 import numpy as np
@@ -17,26 +14,23 @@ from rerank.retrieval.exact_search import best_of
 
 FEWEST, MOST = 10_000, 2**30
 """Vectors from which on they are rounded, and the largest number of bytes that they may take."""
-AT_ONCE = 2**10
-"""Vectors that are rounded together: those that stay in the processor's cache."""
+AT_ONCE = 2**10  # vectors that are rounded together: they stay in the processor's cache
 TRIES, FASTER = 5, 0.6
 """How often each way is timed, and the share of the time of float32 vectors that the rounded ones may take."""
 LARGEST = 127
-SLACK = 1e-5
-"""What sums in float32 may differ by, as a share of the longest product."""
+SLACK = 1e-5  # what sums in float32 may differ by, as a share of the longest product
 
 
 @dataclass(frozen=True)
 class RoundedVectors:
     """The vectors of documents, of length 1 if they are compared by cosine, as `scales * values`.
 
-    values: (passages, dimensions) int8; scales: (passages,) float32. `error` is the length of the largest difference
-    between a vector and its rounded one, and `length` that of the longest vector.
+    `error` is the length of the largest difference from a vector, and `length` that of the longest vector.
     """
 
     documents: EmbeddingStore
-    values: torch.Tensor
-    scales: np.ndarray
+    values: torch.Tensor  # (passages, dimensions) int8
+    scales: np.ndarray  # (passages,) float32
     error: float
     length: float
 
@@ -64,7 +58,6 @@ class RoundedVectors:
 
 
 def round_vectors(documents: EmbeddingStore) -> RoundedVectors:
-    """Rounds all vectors, a part at a time."""
     vectors = documents.vectors
     values, scales = np.empty(vectors.shape, np.int8), np.empty(len(vectors), np.float32)
     error = length = 0.0
@@ -85,14 +78,8 @@ def rounded_if_faster(documents: EmbeddingStore) -> RoundedVectors | None:
         return None
     rounded, query = round_vectors(documents), np.array(documents.vectors[0])
     ways = rounded.products, lambda one: documents.similarity(one[None], slice(None))
-    seconds = [min(_seconds(way, query) for _ in range(TRIES)) for way in ways]
+    seconds = [min(repeat(partial(way, query), number=1, repeat=TRIES)) for way in ways]
     return rounded if seconds[0] < FASTER * seconds[1] else None
-
-
-def _seconds(way: Callable[[np.ndarray], Any], query: np.ndarray) -> float:
-    start = perf_counter()
-    way(query)
-    return perf_counter() - start
 
 
 def _units(vectors: np.ndarray, cosine: bool) -> np.ndarray:

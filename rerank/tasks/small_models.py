@@ -21,11 +21,11 @@ from rerank.models.query_adapter import VectorPairs, compared
 from rerank.models.scoring import PairScore, make_run
 from rerank.runs.layout import FoldFolder
 from rerank.tasks.fold_lists import judgments_of, measured_candidates, trainable_candidates
-from rerank.training.gradients import Loss
 from rerank.training.loop import train
-from rerank.training.objective import mean_loss, open_loss, validation_value
+from rerank.training.objective import open_loss, validation_value
 from rerank.training.task import Part
 
+WEIGHTS = "weights.pt"
 Inputs = Callable[[Sequence[Candidates]], Any]
 """The inputs of a model for some lists."""
 
@@ -42,13 +42,11 @@ class CandidateVectors:
         """The vectors of the lists' queries, and of the passages of their documents."""
         doc_ids = [doc_id for found in lists for doc_id in found.doc_ids]
         of_list = np.repeat(np.arange(len(lists)), [len(found.doc_ids) for found in lists])
-        known = self.documents.numbers(doc_ids)
-        places = np.array([place for place, doc_id in enumerate(doc_ids) if doc_id in known], dtype=np.int64)
-        numbers = np.array([known[doc_ids[place]] for place in places], dtype=np.int64)
-        begins, ends = self.documents.offsets[numbers], self.documents.offsets[numbers + 1]
-        rows = [row for begin, end in zip(begins, ends, strict=True) for row in range(begin, end)]
-        documents = np.repeat(places, ends - begins)
-        passages = np.take(self.documents.vectors, np.array(rows, dtype=np.int64), axis=0)
+        known, offsets = self.documents.numbers(doc_ids), self.documents.offsets
+        rows_of = {doc_id: range(offsets[number], offsets[number + 1]) for doc_id, number in known.items()}
+        found = [(row, place) for place, doc_id in enumerate(doc_ids) for row in rows_of.get(doc_id, ())]
+        rows, documents = np.array(found, dtype=np.int64).reshape(-1, 2).T.copy()
+        passages = np.take(self.documents.vectors, rows, axis=0)
         queries = np.stack([self.queries[found.query_id] for found in lists])
         return VectorPairs(
             compared(torch.from_numpy(queries), self.encoder),
@@ -71,15 +69,6 @@ def score_lists(model: nn.Module, inputs: Inputs, lists: Sequence[Candidates], w
     return make_run(lists, scored, weight)
 
 
-@dataclass(frozen=True)
-class Kind:
-    """How a model is saved into a folder and opened, and what its inputs are."""
-
-    inputs: Inputs
-    save: Callable[[Any, Path], None]
-    open: Callable[[Path], nn.Module]
-
-
 class SmallModelTask:
     """A fold of text and a small model: see `rerank.training.task.Task`.
 
@@ -94,63 +83,49 @@ class SmallModelTask:
         candidates: Mapping[str, Candidates],
         qrels: Judgments,
         model: nn.Module,
-        kind: Kind,
+        inputs: Inputs,
         lists: ListsSettings,
         training: TrainingSettings,
         weight: float,
         device: torch.device,
     ) -> None:
-        self.fold, self._qrels, self.kind, self.device = fold, qrels, kind, device
-        self.lists_settings, self.training, self.weight = lists, training, weight
+        self.fold, self._qrels, self.inputs, self.device = fold, qrels, inputs, device
+        self.drawn, self.training, self.weight = lists, training, weight
         self.lists: dict[Part, Sequence[Candidates]] = {
             "valid": measured_candidates("valid", fold, candidates, qrels),
             "train": trainable_candidates(fold, candidates, show=False),
         }
-        self.model = self._placed(model)
-
-    def _placed(self, model: nn.Module) -> nn.Module:
-        model.first_stage_weight = self.weight  # type: ignore[assignment]
-        return model.to(self.device)
+        self.model = model.to(device)
+        self.model.first_stage_weight = weight  # type: ignore[assignment]
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """One group: the whole model, with `head_lr`."""
         return [{"params": list(self.model.parameters()), "lr": self.training.head_lr}]
 
     def training_lists(self, epoch: int) -> Sequence[Candidates]:
-        """Lists drawn from the candidates of the training queries."""
-        lists, training = self.lists_settings, self.training
-        return epoch_lists(
-            self.lists["train"], epoch, training.lists_per_epoch, lists.relevant, lists.non_relevant, training.seed
-        )
+        counts = self.training.lists_per_epoch, self.drawn.relevant, self.drawn.non_relevant
+        return epoch_lists(self.lists["train"], epoch, *counts, self.training.seed)
 
     def batch(self, lists: Sequence[Candidates]) -> Batch[Any]:
-        return make_batch(lists, lambda pairs: self.kind.inputs(lists))
+        return make_batch(lists, lambda pairs: self.inputs(lists))
 
     def score(self, part: Part) -> Run:
-        return score_lists(self.model, self.kind.inputs, list(self.lists[part]), self.weight, self.device)
-
-    def mean_loss(self, run: Run, part: Part, loss: Loss) -> float:
-        return mean_loss(run, self.lists[part], loss)
+        return score_lists(self.model, self.inputs, list(self.lists[part]), self.weight, self.device)
 
     def qrels(self, part: Part) -> Qrels:
         return judgments_of(part, self.fold, self._qrels)
 
     def save(self, folder: Path) -> None:
-        self.kind.save(self.model, folder)
-
-    def load(self, checkpoint: Path) -> None:
-        self.model = self._placed(self.kind.open(checkpoint))
+        folder.mkdir()
+        torch.save(self.model.state_dict(), folder / WEIGHTS)
 
 
 def train_small_model(task: SmallModelTask, loss: LossSettings, folder: Path, accelerator: Accelerator) -> Any:
-    """Trains the model of a task, of which `folder` keeps what an interrupted training resumes from.
-
-    Validation queries choose the epoch.
-    """
+    """Trains the model of a task, or goes on with what is in `folder`; validation queries choose the epoch."""
     opened, place = open_loss(loss), FoldFolder(folder)
-    validate = partial(validation_value, task, measure=task.training.measure, loss=opened)
+    measure, qrels = task.training.measure, task.qrels("valid")
+    validate = partial(validation_value, qrels=qrels, measure=measure, loss=opened)
     train(task, opened, place, task.training, accelerator, validate, show=False)
-    task.load(place.checkpoint)
+    task.model.load_state_dict(torch.load(place.checkpoint / WEIGHTS, weights_only=True))
     return task.model
 
 

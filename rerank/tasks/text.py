@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,36 +10,35 @@ from accelerate import Accelerator
 from rerank.batches.batch import Batch, Packed, make_batch
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.sampling import epoch_lists
-from rerank.batches.templates import open_template
+from rerank.batches.templates import check_text_template, open_template
 from rerank.config import Config
-from rerank.data.candidates import distinct_doc_ids
+from rerank.data.candidates import distinct_doc_ids, select_candidates
 from rerank.data.collections import Collection
-from rerank.data.lists import TrainingLists
+from rerank.data.lists import TrainingLists, read_training_lists
 from rerank.data.tokens import open_store
+from rerank.data.trec_arrays import read_run_arrays
 from rerank.data.types import Candidates, Fold, Qrels, Run
 from rerank.losses import LABELS
 from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
-from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.memory import TokenBudget, open_budget
+from rerank.models.pooling import POOLINGS
 from rerank.models.scoring import score_candidates
 from rerank.runs.layout import CollectionFolder
-from rerank.tasks.collection import recorded
-from rerank.tasks.first_stage import first_stage_facts
+from rerank.tasks.collection import drawn_folds, fold_names_of, folder_of, queries_in_use, recorded, write_references
+from rerank.tasks.first_stage import first_stage_facts, first_stage_run, open_checked, with_texts
 from rerank.tasks.fold_lists import judgments_of, lists_of_fold, measured_candidates, texts_of, trainable_candidates
-from rerank.tasks.folds import drawn_final_fold, drawn_folds, fold_names_of, write_references
 from rerank.training.device import precision_facts
-from rerank.training.gradients import Loss
-from rerank.training.objective import mean_loss
 from rerank.training.task import Part
+from rerank.utils.errors import UserError, nearest, needed
 from rerank.utils.progress import log
 
 
 @dataclass(frozen=True)
 class TextDataset:
-    """The candidates, in the run `first_stage`, of every query; a fold's training starts from `encoder`.
+    """The candidates, in the run `first_stage`, of every query; a fold's training starts from the encoder `model`.
 
     The queries are those of `queries_to_train`, or those of a run that is only re-ranked. `lists` are those of
-    `--training.lists`.
+    `--training.lists`, `folds` those to train.
     """
 
     config: Config
@@ -48,47 +46,30 @@ class TextDataset:
     collection: Collection
     first_stage: Path
     candidates: Mapping[str, Candidates]
-    encoder: str
+    model: str
     lists: TrainingLists | None = None
-
-    @cached_property
-    def folds(self) -> list[Fold]:
-        """The collection's published split, its official folds, or its judged queries cut into `--collection.folds`.
-
-        `--collection.train-queries` and `--training.validate-queries` may leave queries out.
-        """
-        return drawn_folds(self.config, self.collection)
-
-    def final_fold(self) -> Fold:
-        """All judged queries; some of them, drawn by `--seed`, validate."""
-        return drawn_final_fold(self.config, self.collection)
+    folds: Sequence[Fold] = ()
 
     @property
     def fold_names(self) -> list[str]:
-        return fold_names_of(self.collection, self.config.collection.folds)
-
-    @property
-    def model(self) -> str:
-        return self.encoder
+        return fold_names_of(self.config, self.collection)
 
     def write_references(self) -> None:
-        """Writes the judgments and the folds, which evaluation reads.
+        write_references(self.config, self.collection)
 
-        Raises UserError if experiments with other folds are in the same folder.
+    def passages(self, model: Any, tokenizer: Any, max_length: int) -> PassageBuilder:
+        """Tokenises queries, and the candidates and the documents of the training lists, these once and on disk.
+
+        A passage has at most `max_length` tokens. Raises UserError for an unknown document, and if the tokenizer cannot
+        tell the pair from the model's template.
         """
-        write_references(self.folder, self.collection, self.config.collection.folds)
-
-    def passages(self, tokenizer: Any, max_length: int, template: str) -> PassageBuilder:
-        """Tokenises queries and documents, these once and on disk; a passage has at most `max_length` tokens.
-
-        The documents are the candidates and those of the training lists. `template` is the text that a pair is put
-        into, or "". Raises UserError for an unknown document, and if the tokenizer cannot tell the pair from it.
-        """
-        pair = open_template(tokenizer, template)
-        in_lists, given_by_text = self.lists.doc_ids() if self.lists else ([], [])
+        pair = open_template(tokenizer, model.template)
         doc_ids = distinct_doc_ids(self.candidates)
+        queries = {query_id: self.collection.queries[query_id] for query_id in self.candidates}
         if self.lists:
+            in_lists, given_by_text = self.lists.doc_ids()
             doc_ids = [*sorted({*in_lists, *doc_ids}), *given_by_text]
+            queries |= self.lists.query_texts(self.collection.queries)
         documents = open_store(
             self.folder.tokens,
             doc_ids,
@@ -98,17 +79,69 @@ class TextDataset:
             self.collection.fingerprint,
             pair.document_lead,
         )
-        queries = {query_id: self.collection.queries[query_id] for query_id in self.candidates}
-        if self.lists:
-            queries |= self.lists.query_texts(self.collection.queries)
         return PassageBuilder.build(queries, documents, tokenizer, pair, max_length)
 
     def task(self, fold: Fold, accelerator: Accelerator) -> "TextTask":
         return TextTask(self, fold, accelerator)
 
 
-class TextTask:
-    """A fold of text and a cross-encoder: see `rerank.training.task.Task`.
+def open_text(config: Config, fold_name: str) -> TextDataset:
+    """The data set of the fold of that name, "all" or "final"; retrieves what is missing.
+
+    Raises UserError for a fold that does not exist and for files that are missing, such as judgments, or malformed.
+    """
+    collection, file = open_checked(config, fold_name, judged=True), config.training.lists
+    lists = read_training_lists(Path(file), collection.queries, LABELS[config.loss.name]) if file else None
+    folder = folder_of(config, collection)
+    queries = queries_in_use(config, collection, fold_name)
+    run = first_stage_run(config, collection, folder, queries)
+    depth, keep_scores = config.first_stage.depth, config.encoder.first_stage_weight > 0
+    found = read_run_arrays(run, depth, queries)
+    candidates = select_candidates(found, collection.qrels, depth, queries, keep_scores)
+    folds = [fold for fold in drawn_folds(config, collection, fold_name) if fold_name in ("all", fold.name)]
+    collection = with_texts(config, collection, folder)
+    return TextDataset(config, folder, collection, run, candidates, config.encoder.name, lists, folds)
+
+
+class CrossEncoderTask:
+    """A cross-encoder, which training and pre-training train: see `rerank.training.task.Task`.
+
+    `passages` are those of the training lists, `measured` those of the lists that validate or test.
+    """
+
+    passages: PassageBuilder
+    measured: PassageBuilder
+
+    def __init__(self, config: Config, encoder: str, accelerator: Accelerator) -> None:
+        self.config, self.accelerator = config, accelerator
+        self.lists: dict[Part, Sequence[Candidates]] = {}
+        settings, training = config.encoder, config.training
+        self.model, self.tokenizer, self.max_length = open_cross_encoder(
+            encoder, settings.pooling, training.seed, settings.template, settings.lora_rank
+        )
+        lines = self.model.place(accelerator.device, accelerator.autocast, training.precision == "auto")
+        if training.gradient_checkpointing:
+            self.model.checkpoint_activations()
+        if self.model.is_padded:
+            reason = self.model.padding_reason
+            lines = [*lines, f"{encoder}: {reason}, so its passages are padded, in groups of similar length"]
+        for line in lines:
+            log.info(line)
+        self.memory: TokenBudget = open_budget(training.max_tokens_per_forward, accelerator.device)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        return self.model.parameter_groups(self.config.training.lr, self.config.training.head_lr)
+
+    def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
+        return make_batch(lists, self.passages, scored=LABELS[self.config.loss.name] == "scores")
+
+    def score(self, part: Part) -> Run:
+        lists, what = list(self.lists[part]), "testing" if part == "test" else "validating"
+        return score_candidates(self.model, self.measured, lists, self.accelerator, self.memory, what)
+
+
+class TextTask(CrossEncoderTask):
+    """A fold of text and a cross-encoder.
 
     Raises UserError if no training query has a relevant candidate, or no validation or test query is judged and has a
     candidate; with `--training.lists`, if none of its lists is left for the fold. The final model has no test queries.
@@ -117,57 +150,26 @@ class TextTask:
     judged_parts: ClassVar[tuple[Part, ...]] = ("train", "valid", "test")
 
     def __init__(self, dataset: TextDataset, fold: Fold, accelerator: Accelerator) -> None:
-        self.dataset, self.fold, self.accelerator = dataset, fold, accelerator
-        self.config = config = dataset.config
-        self.model, self.tokenizer, max_length = open_model(config, dataset.encoder, accelerator)
-        self.model.first_stage_weight = config.encoder.first_stage_weight
+        super().__init__(dataset.config, dataset.model, accelerator)
+        self.dataset, self.fold = dataset, fold
+        self.model.first_stage_weight = self.config.encoder.first_stage_weight
         with accelerator.main_process_first():
-            self.passages = dataset.passages(self.tokenizer, max_length, self.model.template)
-        if accelerator.is_main_process:
-            log.info(truncation_summary(self.passages, config.encoder.max_doc_tokens))
-        self.memory: TokenBudget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
-        candidates, qrels = dataset.candidates, dataset.collection.qrels
+            self.passages = self.measured = dataset.passages(self.model, self.tokenizer, self.max_length)
+        log.info(truncation_summary(self.passages, self.config.encoder.max_doc_tokens))
+        candidates, collection = dataset.candidates, dataset.collection
         self.of_file: dict[str, Any] = {}  # the facts of --training.lists
-        self.lists: dict[Part, Sequence[Candidates]] = {
-            "valid": measured_candidates("valid", fold, candidates, qrels),
-            "test": measured_candidates("test", fold, candidates, qrels),
-            "train": self._lists_of_file(dataset.lists)
-            if dataset.lists
-            else trainable_candidates(fold, candidates, accelerator.is_main_process),
-        }
-
-    def _lists_of_file(self, file: TrainingLists) -> Sequence[Candidates]:
-        """The lists of `--training.lists` that train this fold."""
-        lists, facts = lists_of_fold(file, self.fold, self.dataset.collection.queries, self.config.loss.name)
-        self.of_file = facts
-        if self.accelerator.is_main_process:
-            log.info(
-                f"fold {self.fold.name}: {facts['trained_on']} of {facts['lists']} lists of {file.path}; left out: "
-                f"{facts['held_out']} of validation or test queries, {facts['without_relevant']} without a label of 1 "
-                "or more"
-            )
-        return lists
-
-    def parameter_groups(self) -> list[dict[str, Any]]:
-        """Two groups: the encoder with `lr`, the layers on top with `head_lr`."""
-        return self.model.parameter_groups(self.config.training.lr, self.config.training.head_lr)
+        self.lists["valid"] = measured_candidates("valid", fold, candidates, collection.qrels)
+        self.lists["test"] = measured_candidates("test", fold, candidates, collection.qrels)
+        if dataset.lists:
+            names = dataset.lists, fold, collection.queries, self.config.loss.name
+            self.lists["train"], self.of_file = lists_of_fold(*names)
+        else:
+            self.lists["train"] = trainable_candidates(fold, candidates)
 
     def training_lists(self, epoch: int) -> Sequence[Candidates]:
-        """Lists drawn from the candidates of the training queries (`--lists`), or whole lists of the file."""
         lists, training = self.config.lists, self.config.training
         relevant, non_relevant = ("all", "all") if self.of_file else (lists.relevant, lists.non_relevant)
         return epoch_lists(self.lists["train"], epoch, training.lists_per_epoch, relevant, non_relevant, training.seed)
-
-    def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
-        return make_batch(lists, self.passages, scored=LABELS[self.config.loss.name] == "scores")
-
-    def score(self, part: Part) -> Run:
-        """Scores all candidates of a part."""
-        lists, what = list(self.lists[part]), "testing" if part == "test" else "validating"
-        return score_candidates(self.model, self.passages, lists, self.accelerator, self.memory, what)
-
-    def mean_loss(self, run: Run, part: Part, loss: Loss) -> float:
-        return mean_loss(run, self.lists[part], loss)
 
     def qrels(self, part: Part) -> Qrels:
         return judgments_of(part, self.fold, self.dataset.collection.qrels)
@@ -185,7 +187,6 @@ class TextTask:
         self.model.place(self.accelerator.device, self.accelerator.autocast, self.config.training.precision == "auto")
 
     def facts(self) -> dict[str, Any]:
-        """The texts, the first stage and the encoder, for the manifest."""
         dataset, documents = self.dataset, self.passages.documents
         return {
             **({"training_lists": self.of_file} if self.of_file else {}),
@@ -200,21 +201,14 @@ class TextTask:
         }
 
 
-def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[CrossEncoder, Any, int]:
-    """The model of an encoder on its device, its tokenizer, and the tokens that fit into one passage."""
-    settings = config.encoder
-    model, tokenizer, max_length = open_cross_encoder(
-        encoder, settings.pooling, config.training.seed, settings.template, settings.lora_rank
-    )
-    lines = model.place(accelerator.device, accelerator.autocast, config.training.precision == "auto")
-    if config.training.gradient_checkpointing:
-        model.checkpoint_activations()
-    if accelerator.is_main_process:
-        for line in lines:
-            log.info(line)
-        if model.is_padded:
-            log.info(f"{encoder}: {model.padding_reason}, so its passages are padded, in groups of similar length")
-    return model, tokenizer, max_length
+def check_encoder(config: Config) -> None:
+    """Raises UserError for an unknown pooling, a template without its placeholders, and LoRA without peft."""
+    if (pooling := config.encoder.pooling) not in POOLINGS:
+        raise UserError(f"--encoder.pooling {pooling}: no such pooling; {nearest(pooling, POOLINGS)}")
+    if config.encoder.template:
+        check_text_template(config.encoder.template)
+    if rank := config.encoder.lora_rank:
+        needed("peft", f"--encoder.lora-rank {rank}", "lora")
 
 
 def truncation_summary(passages: PassageBuilder, max_doc_tokens: int) -> str:

@@ -36,11 +36,11 @@ class AveragedWeights:
         finally:
             _copy(own, self._own)
 
-    def tensors(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         """The average by the names of the weights; no copies."""
         return self._values
 
-    def restore(self, saved: Mapping[str, Tensor]) -> None:
+    def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
         """Takes the average of a saved state; raises ValueError if that has another one, or none."""
         if saved.keys() != self._values.keys():
             raise ValueError(f"it has {len(saved)} averaged weights, expected {len(self._values)}")
@@ -49,15 +49,10 @@ class AveragedWeights:
 
 def _averaged(model: nn.Module) -> dict[str, Tensor]:
     """The trained parameters and the floating-point buffers by name, each once."""
-    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     saved = model.state_dict().keys()
-    return {
-        name: tensor
-        for name, tensor in tensors.items()
-        if name in saved
-        and tensor.is_floating_point()
-        and (tensor.requires_grad or not isinstance(tensor, nn.Parameter))
-    }
+    buffers = {name: buffer for name, buffer in model.named_buffers() if name in saved and buffer.is_floating_point()}
+    return {**trained, **buffers}
 
 
 @torch.no_grad()

@@ -16,9 +16,10 @@ import torch
 from accelerate import Accelerator, PartialState
 from accelerate.utils import InitProcessGroupKwargs
 
-from rerank.config import TrainingSettings
+from rerank.config import Config, TrainingSettings
 from rerank.models.gpu import AUTOCAST, Precision, bf16_gain, choose_precision, has_flash_attention, unusable_gpu
 from rerank.models.memory import ALLOCATOR_SETTINGS, prefer_expandable_segments
+from rerank.models.reranker import Reranker
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
 from rerank.utils.workers import GPUS
@@ -37,7 +38,8 @@ def open_accelerator(
         precision: see `choose_precision`; in fp16 the accelerator has a gradient scaler.
         device: auto, cpu, cuda, cuda:N or mps; auto is a CUDA GPU if there is one, and otherwise the CPU.
         tf32: whether float32 products on a CUDA GPU may round their factors to TF32, 10 bits after the point.
-        deterministic: turns on torch's deterministic algorithms (see `_be_deterministic`).
+        deterministic: turns on torch's deterministic algorithms, on CUDA those of attention kernels and of cuBLAS too,
+            until the end of `kept_torch_settings`; an operation that has none raises RuntimeError.
 
     Raises:
         UserError: this machine does not have the device, torch cannot run on its NVIDIA GPU, or the device does not
@@ -46,7 +48,8 @@ def open_accelerator(
     selected = select_device(device)
     chosen = choose_precision(precision, selected)
     if deterministic:
-        _be_deterministic()
+        os.environ.setdefault(CUBLAS_SETTINGS, ":4096:8")  # read when CUDA is first used
+        torch.use_deterministic_algorithms(True)
     if selected.type == "cuda":
         torch.backends.cuda.matmul.fp32_precision = "tf32" if tf32 else "ieee"
     prefer_expandable_segments()
@@ -73,16 +76,30 @@ def kept_torch_settings() -> Iterator[None]:
         torch.use_deterministic_algorithms(algorithms[0], warn_only=algorithms[1])
         torch.backends.cuda.matmul.fp32_precision = products
         for name, value in environment.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
+            os.environ.pop(name, None)
+            if value is not None:
                 os.environ[name] = value
 
 
 def open_training_accelerator(settings: TrainingSettings) -> Accelerator:
     """The processes and the device of a training, as its settings choose them (see `open_accelerator`)."""
-    return open_accelerator(
-        settings.precision, settings.device, tf32=settings.tf32, deterministic=settings.deterministic
+    precision, device = settings.precision, settings.device
+    return open_accelerator(precision, device, tf32=settings.tf32, deterministic=settings.deterministic)
+
+
+def open_reranker(config: Config, checkpoint: str) -> Reranker:
+    """The model of a checkpoint or of the hub, on the device of the settings.
+
+    Raises UserError as `Reranker.load` does, and for a device that this machine does not have.
+    """
+    return Reranker.load(
+        checkpoint,
+        device=select_device(config.training.device),
+        precision=config.training.precision,
+        max_tokens_per_forward=config.training.max_tokens_per_forward,
+        pooling=config.encoder.pooling,
+        max_doc_tokens=config.encoder.max_doc_tokens,
+        template=config.encoder.template,
     )
 
 
@@ -99,9 +116,8 @@ def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     info = Path("/proc/cpuinfo")
-    found = (
-        re.search(r"^model name\s*: (.*)", info.read_text(encoding="utf-8"), re.MULTILINE) if info.is_file() else None
-    )
+    lines = info.read_text(encoding="utf-8") if info.is_file() else ""
+    found = re.search(r"^model name\s*: (.*)", lines, re.MULTILINE)
     return found[1].strip() if found else platform.processor() or platform.machine()
 
 
@@ -114,7 +130,7 @@ def precision_of(accelerator: Accelerator) -> str:
     """The precision of matrix products in this run: float32, bf16 or fp16."""
     kind = accelerator.device.type
     with accelerator.autocast():
-        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
     return next((name for name, half in AUTOCAST.items() if half == dtype), "float32")
 
 
@@ -204,15 +220,6 @@ def describe_device(device: str, precision: Precision) -> str:
         f"{torch.cuda.device_count()} × {torch.cuda.get_device_name(selected)}, compute capability {major}.{minor}, "
         f"{chosen}, {attention}"
     )
-
-
-def _be_deterministic() -> None:
-    """Makes torch take deterministic algorithms, on CUDA those of its attention kernels and of cuBLAS too.
-
-    An operation that has none raises RuntimeError. It holds until the end of `kept_torch_settings`.
-    """
-    os.environ.setdefault(CUBLAS_SETTINGS, ":4096:8")  # read when CUDA is first used
-    torch.use_deterministic_algorithms(True)
 
 
 def expect_one_process(accelerator: Accelerator, what: str, instead: str = "") -> None:

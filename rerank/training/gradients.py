@@ -65,22 +65,6 @@ def accumulate_gradient(
     return memory.run(gradient, max(lengths))
 
 
-def probe_memory(model: Any, batch: Batch[Any], accelerator: Accelerator, memory: TokenBudget) -> None:
-    """Halves the budget until as many copies of the batch's longest passage as fill it fit, forward and backward."""
-    lengths = batch.inputs.lengths()
-    longest = lengths.index(max(lengths))
-
-    def forward_and_backward(tokens: int) -> None:
-        inputs = batch.inputs.take([longest] * max(1, tokens // lengths[longest])).to(accelerator.device)
-        with accelerator.autocast():
-            scores = model(inputs)
-        scores.sum().backward()
-
-    memory.run(forward_and_backward, lengths[longest])
-    memory.tried = True
-    model.zero_grad(set_to_none=True)
-
-
 def _group_lists(lengths: list[int], rows: list[int], tokens: int, is_padded: bool) -> list[list[int]]:
     """Groups of lists that fit into one forward pass, longest list first; a longer list is a group of its own."""
     list_lengths: dict[int, list[int]] = {}

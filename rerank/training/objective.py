@@ -1,24 +1,19 @@
 """What training minimises, a loss, and what validation maximises: the mean of a measure, or minus the mean loss."""
 
-from collections.abc import Sequence
+from itertools import islice
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from rerank.batches.features import make_grid, rows_of
+from rerank.batches.batch import make_batch
 from rerank.config import LossSettings
-from rerank.data.letor.store import FeatureSet
-from rerank.data.types import Candidates, Run
+from rerank.data.types import Candidates, Qrels, Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.losses import create
 from rerank.training.gradients import Loss
-from rerank.training.task import Task
 from rerank.utils.errors import UserError
 from rerank.utils.plugins import load_plugins
 
-LISTS = 512
-"""Lists of feature vectors whose losses are computed together."""
+LISTS = 512  # whose losses are computed together
 
 
 def open_loss(settings: LossSettings, flag: str = "--loss") -> Loss:
@@ -33,36 +28,25 @@ def open_loss(settings: LossSettings, flag: str = "--loss") -> Loss:
         raise UserError(f"{flag} {error}") from error
 
 
-def validation_value(task: Task, run: Run, measure: str, loss: Loss) -> float:
+def validation_value(run: Run, qrels: Qrels, measure: str, loss: Loss) -> float:
     """The value of a run of the validation queries: higher is better.
 
-    It is the mean of `measure` over the queries that have judgments; with the measure "loss", minus the mean loss.
+    It is the mean of `measure` over the queries that have judgments; with the measure "loss", minus the mean loss of
+    all queries, where a document without a judgment, or with a negative one, has the label 0.
     """
     if measure == "loss":
-        return -task.mean_loss(run, "valid", loss)
-    (values,) = evaluate(task.qrels("valid"), run, [measure]).values()
+        return -_mean_loss(run, qrels, loss)
+    (values,) = evaluate(qrels, run, [measure]).values()
     return sum(values.values()) / len(values)
 
 
-def mean_loss(run: Run, lists: Sequence[Candidates], loss: Loss) -> float:
-    """The mean over the lists of their loss at the scores of a run."""
-    losses = []
-    for candidates in lists:
-        scores = torch.tensor([[run[candidates.query_id][doc_id] for doc_id in candidates.doc_ids]])
-        labels = torch.tensor([[float(label) for label in candidates.labels]])
-        losses.append(float(loss(scores, labels, torch.ones_like(labels, dtype=torch.bool))))
-    return sum(losses) / len(losses)
-
-
-def mean_loss_of(features: FeatureSet, scores: Tensor, loss: Loss) -> float:
-    """The mean over a set's lists of their loss at (documents,) scores, in the set's order."""
-    total, done = 0.0, 0
-    for begin in range(0, len(features.query_ids), LISTS):
-        queries = np.arange(begin, min(begin + LISTS, len(features.query_ids)))
-        lengths = features.stops[queries] - features.starts[queries]
-        labels, mask = make_grid(features, rows_of(features, queries), lengths)
-        documents = int(mask.sum())
-        grid = torch.zeros(mask.shape).masked_scatter(mask, scores[done : done + documents])
-        total += float(loss(grid, labels, mask).double().sum())
-        done += documents
-    return total / len(features.query_ids)
+def _mean_loss(run: Run, qrels: Qrels, loss: Loss) -> float:
+    total, left = 0.0, iter(run.items())
+    while some := dict(islice(left, LISTS)):
+        lists = []
+        for query_id, scores in some.items():
+            judged = qrels.get(query_id, {})
+            lists.append(Candidates(query_id, tuple(scores), tuple(max(0, judged.get(doc_id, 0)) for doc_id in scores)))
+        batch = make_batch(lists, lambda pairs: torch.tensor([run[query_id][doc_id] for query_id, doc_id in pairs]))
+        total += float(loss(batch.grid(batch.inputs), batch.labels, batch.mask).double().sum())
+    return total / len(run)

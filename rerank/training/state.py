@@ -2,25 +2,22 @@
 
 import contextlib
 import json
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import nn
 
 from rerank.data.trec import write_run
 from rerank.data.types import Run
 from rerank.training.average import AveragedWeights
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
-from rerank.utils.integrity import RECORD, Record, changes, changes_since_record, facts_of, files_below, write_record
+from rerank.utils.integrity import Record, changes, changes_since_record, facts_of, files_below, write_record
 from rerank.utils.progress import log
 
-TENSORS, EPOCHS = "state.safetensors", "epochs.json"
+TENSORS, EPOCHS = "state.pt", "epochs.json"
 
 
 class TrainingFolder(Protocol):
@@ -56,41 +53,12 @@ class Trained(NamedTuple):
     scaler: Any
 
 
-def _state_tensors(trained: Trained) -> dict[str, Tensor]:
-    """The weights, the values of the optimizer and the averages, by name; no copies."""
-    parts = {
-        "model": trained.model.state_dict(),
-        "optimizer": {
-            f"{number}.{key}": value
-            for number, values in trained.optimizer.state_dict()["state"].items()
-            for key, value in values.items()
-        },
-        "average": trained.average.tensors(),
-    }
-    return {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
-
-
-def _restore(trained: Trained, tensors: dict[str, Tensor]) -> None:
-    parts: dict[str, dict[str, Tensor]] = defaultdict(dict)
-    for name, value in tensors.items():
-        part, _, rest = name.partition(".")
-        parts[part][rest] = value
-    trained.model.load_state_dict(parts["model"])
-    values: dict[int, dict[str, Tensor]] = defaultdict(dict)
-    for name, value in parts["optimizer"].items():
-        number, key = name.split(".")
-        values[int(number)][key] = value
-    groups = trained.optimizer.state_dict()["param_groups"]
-    trained.optimizer.load_state_dict({"state": dict(values), "param_groups": groups})
-    trained.average.restore(parts["average"])
-
-
 def save_state(
     folder: TrainingFolder,
     trained: Trained,
     kept: Record,
     history: list[dict[str, Any]],
-    best: tuple[Callable[[Path], object], Run | None] | None = None,
+    best: tuple[Callable[[Path], object], Run] | None = None,
 ) -> Record:
     """Writes the state after an epoch, and the log; `kept` is the record of the best epoch's files.
 
@@ -101,36 +69,31 @@ def save_state(
         if best:
             kept = _stage(folder, *best, stack)
         tmp.mkdir()
-        _write_tensors(_state_tensors(trained), tmp / TENSORS)
-        scaler = trained.scaler.state_dict() if trained.scaler else None
-        (tmp / EPOCHS).write_text(json.dumps([history, kept, scaler]), encoding="utf-8")
+        _write_tensors([None if part is None else part.state_dict() for part in trained], tmp / TENSORS)
+        (tmp / EPOCHS).write_text(json.dumps([history, kept]), encoding="utf-8")
         write_record(tmp)
     _write_log(folder, history)
     return kept
 
 
-def _stage(
-    folder: TrainingFolder, save: Callable[[Path], object], run: Run | None, stack: contextlib.ExitStack
-) -> Record:
+def _stage(folder: TrainingFolder, save: Callable[[Path], object], run: Run, stack: contextlib.ExitStack) -> Record:
     """Writes the files of the best epoch, whose places they take when `stack` ends; returns their record."""
     staged = stack.enter_context(atomic_write(folder.checkpoint))
     save(staged)
     kept = {folder.checkpoint / file.relative_to(staged): file for file in files_below(staged)}
-    if run is not None and folder.valid_run is not None:
+    if folder.valid_run is not None:
         kept[folder.valid_run] = stack.enter_context(atomic_write(folder.valid_run))
         write_run(kept[folder.valid_run], run, folder.tag)
     parent = folder.state.parent
     return {place.relative_to(parent).as_posix(): facts_of(file) for place, file in kept.items()}
 
 
-def _write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
-    own, storages = {}, set()
-    for name, tensor in tensors.items():
-        value = tensor.detach().cpu().contiguous()
-        storage = value.untyped_storage().data_ptr()
-        own[name] = value.clone() if storage in storages else value  # safetensors refuses tensors that share memory
-        storages.add(storage)
-    save_file(own, file)
+def _write_tensors(parts: list[Any], file: Path) -> None:
+    with file.open("wb") as out:
+        try:
+            torch.save(parts, out)
+        except RuntimeError as error:
+            raise error.__context__ or error from None  # the disk's refusal, which torch hides
 
 
 def restore_state(folder: TrainingFolder, trained: Trained, writes: bool) -> tuple[list[dict[str, Any]], Record]:
@@ -143,16 +106,14 @@ def restore_state(folder: TrainingFolder, trained: Trained, writes: bool) -> tup
     if not state.is_dir():
         return [], {}
     try:
-        if not (state / RECORD).is_file():
-            raise ValueError(f"{RECORD}: expected a file, found none")
         if changed := changes_since_record(state):
             raise ValueError("; ".join(changed))
-        tensors = load_file(state / TENSORS)
-        history, kept, scaler = json.loads((state / EPOCHS).read_text(encoding="utf-8"))
-        _restore(trained, tensors)
-        if trained.scaler and scaler:
-            trained.scaler.load_state_dict(scaler)
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        saved = torch.load(state / TENSORS, map_location="cpu", weights_only=True)
+        history, kept = json.loads((state / EPOCHS).read_text(encoding="utf-8"))
+        for part, values in zip(trained, saved, strict=True):
+            if part is not None and values is not None:
+                part.load_state_dict(values)
+    except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"{state}: cannot resume training ({error}); remove the folder to start again") from error
     if writes:
         _write_log(folder, history)

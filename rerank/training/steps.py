@@ -63,11 +63,8 @@ def make_optimizer(groups: list[dict[str, Any]], weight_decay: float) -> torch.o
         groups = [
             {**group, "params": some, "weight_decay": decay}
             for group in groups
-            for some, decay in (
-                ([parameter for parameter in group["params"] if parameter.ndim > 1], weight_decay),
-                ([parameter for parameter in group["params"] if parameter.ndim <= 1], 0.0),
-            )
-            if some
+            for decay, is_decayed in ((weight_decay, True), (0.0, False))
+            if (some := [parameter for parameter in group["params"] if (parameter.ndim > 1) == is_decayed])
         ]
     for group in groups:
         group[INITIAL] = group["lr"]
@@ -97,9 +94,7 @@ def learning_rate_factor(settings: TrainingSettings, done: int, total: int) -> f
 def loss_scale(accelerator: Accelerator) -> float:
     """The factor of the loss in the next step; 1 if the precision needs none."""
     scaler = accelerator.scaler
-    if scaler is None:
-        return 1.0
-    return float(scaler.scale(torch.ones((), device=accelerator.device)))
+    return 1.0 if scaler is None else float(scaler.scale(torch.ones((), device=accelerator.device)))
 
 
 def sum_gradients(model: nn.Module, broken: int, accelerator: Accelerator) -> int:

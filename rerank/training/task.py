@@ -7,18 +7,14 @@ from typing import Any, Literal, Protocol
 from torch import nn
 
 from rerank.batches.batch import Batch
-from rerank.data.types import Qrels, Run
+from rerank.data.types import Run
 from rerank.models.memory import TokenBudget
-from rerank.training.gradients import Loss
 
 Part = Literal["train", "valid", "test"]
 
 
 class Task(Protocol):
-    """A model, the lists that train it, and the queries that validate it; `rerank.training.loop.train` trains it.
-
-    A fold of text, a fold of feature vectors and a pre-training are tasks (rerank.tasks).
-    """
+    """A model, the lists that train it, and the queries that validate it; `rerank.training.loop.train` trains it."""
 
     @property
     def model(self) -> nn.Module:
@@ -39,12 +35,6 @@ class Task(Protocol):
 
     def score(self, part: Part) -> Run:
         """Scores the candidates of the validation or the test queries with the model as it is."""
-
-    def mean_loss(self, run: Run, part: Part, loss: Loss) -> float:
-        """The mean over the lists of a part of their loss at the scores of a run."""
-
-    def qrels(self, part: Part) -> Qrels:
-        """The judgments of a part's queries."""
 
     def save(self, folder: Path) -> None:
         """Writes a checkpoint of the model into a new folder."""

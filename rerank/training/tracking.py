@@ -1,11 +1,6 @@
 """Experiment tracking: sends the record of every epoch to TensorBoard, Weights & Biases, MLflow, or your own tracker.
 
-`--training.track NAME` takes a name that accelerate knows, if its package is installed, or one registered here:
-
-    @tracker("csv")
-    def csv_tracker(run: str, folder: Path) -> GeneralTracker:
-        folder.mkdir(parents=True, exist_ok=True)
-        return CsvTracker(folder / "epochs.csv")
+`--training.track NAME` takes a name that accelerate knows, if its package is installed, or one registered here.
 """
 
 import contextlib
@@ -64,8 +59,13 @@ def tracked(accelerator: Accelerator, config: Config, project: str, run: str, fo
         return
     accelerator.project_configuration.logging_dir = str(folder)
     accelerator.log_with = [TRACKERS[name](run, folder)] if name in TRACKERS else filter_trackers([name], str(folder))
-    run_names = {"wandb": {"name": run}, "mlflow": {"run_name": run}}
-    accelerator.init_trackers(project, _values(config), run_names)
+    settings = {
+        f"{section}.{key}": value if isinstance(value, bool | int | float) else str(value)
+        for section, values in sections(config).items()
+        for key, value in values.items()
+        if value is not None
+    }
+    accelerator.init_trackers(project, settings, {"wandb": {"name": run}, "mlflow": {"run_name": run}})
     try:
         yield
     finally:  # not end_training, which also ends the processes of the folds that follow
@@ -77,13 +77,3 @@ def tracked(accelerator: Accelerator, config: Config, project: str, run: str, fo
 def log_epoch(accelerator: Accelerator, record: dict[str, Any]) -> None:
     """Sends the record of an epoch to the trackers that are open."""
     accelerator.log({key: record[key] for key in TRACKED if key in record}, step=record["epoch"])
-
-
-def _values(config: Config) -> dict[str, bool | int | float | str]:
-    """Maps section.key to its value, for the settings that have one."""
-    return {
-        f"{section}.{key}": value if isinstance(value, bool | int | float) else str(value)
-        for section, values in sections(config).items()
-        for key, value in values.items()
-        if value is not None
-    }

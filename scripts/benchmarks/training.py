@@ -13,7 +13,7 @@ from rerank.data.types import Candidates
 from rerank.losses import hinge, smoothi
 from rerank.models.memory import open_budget
 from rerank.training.device import open_accelerator, precision_of
-from rerank.training.gradients import accumulate_gradient, probe_memory
+from rerank.training.gradients import accumulate_gradient
 from rerank.utils.parallel import prefetch
 from rerank.utils.progress import log
 from scripts.benchmarks.baselines import Cedr, cedr_step
@@ -174,11 +174,16 @@ def gradient_memory(documents: int, folder: Path) -> Peak:
     workload = make_workload(folder, 1, documents or LIST)
     batch = seeded_batch(workload, workload.candidates)
     model, budget = on_device(workload.model, accelerator).train(), open_budget("auto", accelerator.device)
-    if documents:
-        return peak_memory(
-            lambda: accumulate_gradient(model, batch, smoothi, 1.0, accelerator, budget), accelerator.device
-        )
-    return peak_memory(lambda: probe_memory(model, batch, accelerator, budget), accelerator.device)
+
+    def micro_batch() -> None:
+        lengths = batch.inputs.lengths()
+        inputs = batch.inputs.take([lengths.index(max(lengths))] * (budget.tokens // max(lengths)))
+        with accelerator.autocast():
+            scores = model(inputs.to(accelerator.device))
+        scores.sum().backward()
+
+    work = partial(accumulate_gradient, model, batch, smoothi, 1.0, accelerator, budget) if documents else micro_batch
+    return peak_memory(work, accelerator.device)
 
 
 def step_memory(what: str, folder: Path) -> Peak:

@@ -40,15 +40,11 @@ def test_a_run_without_the_queries_of_a_fold_is_said_before_training(here, capsy
 
 
 def test_a_full_disk_while_training_is_one_line_and_the_epoch_before_is_kept(here, capsys, monkeypatch):
-    save = training.save_file
-
-    def full(*arguments):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(training, "save_file", full)
+    write = training._write_tensors
+    monkeypatch.setattr(training, "_write_tensors", lambda parts, file: write(parts, Path("/dev/full")))
     assert "No space left" in failed(capsys, *command("--fold", "1"))
     assert not list(Path("runs").rglob("*.part"))
-    monkeypatch.setattr(training, "save_file", save)
+    monkeypatch.setattr(training, "_write_tensors", write)
     main(command("--fold", "1"))
     assert Path("runs/towns/smoothi/fold1/test.run").exists()
 

@@ -113,7 +113,7 @@ def test_a_run_is_scored_in_parts_and_joined_to_that_of_one_process(cluster, the
     assert Path("out.run").read_bytes() == Path("whole.run").read_bytes()
     assert not Path("out.run.parts").exists()
     facts = json.loads(Path("out.run.json").read_text())
-    assert (facts["parts"], facts["device"], facts["precision"]) == (3, "cpu", "float32")
+    assert (facts["parts"], "device" in facts) == (3, False)
 
 
 def test_a_cross_encoder_of_a_pipeline_is_fitted_as_it_is_alone(cluster, there, monkeypatch):

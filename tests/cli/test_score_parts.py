@@ -10,7 +10,7 @@ import pytest
 from rerank.cli.main import main
 from rerank.data.trec import read_run
 from rerank.jobs import rescore
-from rerank.jobs.parts import cut, default_parts
+from rerank.jobs.rescore import cut, default_parts
 from rerank.utils.files import file_hash
 from tests.support.processes import in_two_processes
 from tests.support.small_collection import in_a_copy

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rerank.data.collections import open_collection
 from rerank.data.folds import read_folds
-from rerank.data.letor.layouts import open_all
+from rerank.data.letor.store import open_store
 from rerank.data.lists import read_training_lists
 from rerank.data.queries import read_queries
 from rerank.data.trec import read_qrels, read_run
@@ -48,7 +48,7 @@ def queries(path):
 
 def features(path):
     """The judgments of a file of feature vectors, which has some."""
-    judged = open_all(str(path), path.parent / "features").features.qrels()
+    judged = open_store({"all": path}, path.parent / "features").features.qrels()
     assert judged
 
 

@@ -4,21 +4,21 @@ import cyclopts
 import pytest
 
 from rerank.config import sections, validate
-from rerank.jobs.grid import cells, read_grid
-from rerank.runs.settings import read_toml
+from rerank.jobs.grid import read_grid
 from rerank.training.objective import open_loss
 from rerank.utils.errors import UserError
 from tests.support.paths import ROOT
 from tests.support.small_grid import CELLS, GRID
 
 
-def made(folder: Path, text: str, base=None, flags=()):
+def made(folder: Path, text: str, base="", flags=()):
     (folder / "grid.toml").write_text(text)
-    return cells(read_grid(folder / "grid.toml"), base or {}, "base.toml", flags)
+    (folder / "base.toml").write_text(base)
+    return read_grid(folder / "grid.toml", flags, folder / "base.toml")[1]
 
 
 def test_every_combination_of_each_table_is_a_cell_over_file_and_flags(tmp_path):
-    found = made(tmp_path, GRID, {"training": {"epochs": 7, "lr": 1.0}}, ["--seed", "3"])
+    found = made(tmp_path, GRID, "[training]\nepochs = 7\nlr = 1.0\n", ["--seed", "3"])
     assert sorted(cell.output.name for cell in found) == [f"{name}-seed=3" for name in CELLS]
     one, two, hinge = found
     assert (one.loss.name, one.loss.hyperparameters) == ("smoothi", {"metric": "ndcg@10"})
@@ -28,10 +28,12 @@ def test_every_combination_of_each_table_is_a_cell_over_file_and_flags(tmp_path)
 
 
 def test_the_grid_names_its_configuration_relative_to_itself(tmp_path):
-    (tmp_path / "grid.toml").write_text(GRID.replace('"towns', '"../towns') + "\n")
-    grid = read_grid(tmp_path / "grid.toml")
-    assert grid.config == tmp_path / "../towns.toml"
-    assert grid.fold == "all"
+    (tmp_path / "sweeps").mkdir()
+    (tmp_path / "sweeps" / "grid.toml").write_text(GRID.replace('"towns', '"../towns') + "\n")
+    (tmp_path / "towns.toml").write_text("[training]\nepochs = 7\n")
+    fold, found = read_grid(tmp_path / "sweeps" / "grid.toml")
+    assert {cell.training.epochs for cell in found} == {7}
+    assert fold == "all"
 
 
 def test_a_name_stays_the_same_when_the_grid_grows(tmp_path):
@@ -99,9 +101,7 @@ def test_the_grids_have_the_papers_losses_and_nothing_that_is_refused():
     sweeps = ROOT / "configs" / "sweeps"
     counts = {}
     for path in sorted(sweeps.glob("*.toml")):
-        grid = read_grid(path)
-        base = read_toml(grid.config) if grid.config else {}
-        found = cells(grid, base, str(grid.config), ["--collection", "data"])
+        _, found = read_grid(path, ["--collection", "data"])
         for cell in found:
             validate(cell)
             open_loss(cell.loss)

@@ -3,8 +3,8 @@
 import pytest
 
 from rerank import Reranker
-from rerank.jobs import int8
-from rerank.jobs.int8 import Sample, int8_if_faster, texts_of_python
+from rerank.jobs import graphs
+from rerank.jobs.graphs import Sample, int8_if_faster, texts_of_python
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_cross_encoder
 
@@ -28,7 +28,7 @@ def limits(monkeypatch, tmp_path):
 
     def expect(**values):
         for name, value in ({"SMALL": 0, "LEAST_GAIN": 0, "LEAST_TAU": -1, "MOST_LOST": 2} | values).items():
-            monkeypatch.setattr(int8, name, value)
+            monkeypatch.setattr(graphs, name, value)
 
     expect()
     return expect
@@ -87,6 +87,6 @@ def test_a_model_in_bf16_is_compared_as_it_is(checkpoint, limits, caplog):
 
 def test_the_texts_of_python_are_queries_with_as_many_documents_each():
     sample = texts_of_python()
-    assert len(sample.queries) == len(sample.documents) == int8.QUERIES
-    assert all(len(set(texts.values())) == int8.DOCUMENTS for texts in sample.documents.values())
+    assert len(sample.queries) == len(sample.documents) == graphs.QUERIES
+    assert all(len(set(texts.values())) == graphs.DOCUMENTS for texts in sample.documents.values())
     assert all(sample.queries.values())

@@ -62,8 +62,7 @@ def test_licence_and_base_model_are_those_of_the_encoders_card(here):
     assert "Pre-trained for" in card_of(CHECKPOINT).text
 
 
-def test_a_card_of_the_encoder_that_cannot_be_read_is_reported(here, capsys):
+def test_a_card_of_the_encoder_that_cannot_be_read_gives_no_licence(here):
     Path("encoder/README.md").write_text("---\nlicense: [\n---\n")
     main(command("--fold", "1"))
-    assert "encoder/README.md: not read (" in capsys.readouterr().err
     assert card_of(CHECKPOINT).data.license == "unknown"

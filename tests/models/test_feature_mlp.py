@@ -13,7 +13,7 @@ from rerank.losses import listnet, smoothi
 from rerank.models import feature_mlp
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, run_of, save_feature_mlp, score_features
 from rerank.training import objective
-from rerank.training.objective import mean_loss_of
+from rerank.training.objective import validation_value
 from rerank.utils.errors import UserError
 from tests.support.small_features import write_folds_of_features
 
@@ -166,16 +166,16 @@ def test_every_document_has_the_score_of_its_vector_in_the_run(features, monkeyp
 
 
 @pytest.mark.parametrize("loss", [smoothi, listnet])
-def test_the_mean_loss_is_that_of_the_lists_one_by_one(features, monkeypatch, loss):
+def test_the_validation_loss_is_that_of_the_lists_one_by_one(features, monkeypatch, loss):
     monkeypatch.setattr(objective, "LISTS", 5)
-    scores = torch.randn(int((features.stops - features.starts).sum()), generator=torch.Generator().manual_seed(0))
-    one_by_one, done = [], 0
-    for begin, end in zip(features.starts, features.stops, strict=True):
-        of_query = scores[done : done + end - begin]
-        labels = torch.from_numpy(features.labels[begin:end].copy()).float()
-        one_by_one.append(float(loss(of_query[None], labels[None])))
-        done += end - begin
-    assert mean_loss_of(features, scores, loss) == pytest.approx(sum(one_by_one) / len(one_by_one), abs=1e-6)
+    qrels = features.qrels()
+    run = run_of(qrels, torch.randn(sum(map(len, qrels.values())), generator=torch.Generator().manual_seed(0)))
+    one_by_one = [
+        float(loss(torch.tensor([list(run[query_id].values())]), torch.tensor([list(grades.values())]).float()))
+        for query_id, grades in qrels.items()
+    ]
+    expected = -sum(one_by_one) / len(one_by_one)
+    assert validation_value(run, qrels, "loss", loss) == pytest.approx(expected, abs=1e-6)
     assert sum(one_by_one) > 0
 
 

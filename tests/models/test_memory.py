@@ -39,11 +39,10 @@ def fits(limit, tried):
 
 
 def test_the_budget_halves_until_the_work_fits(capsys, no_garbage):
-    budget, tried = TokenBudget(4096, tried=False), []
+    budget, tried = TokenBudget(4096), []
     assert budget.run(fits(1000, tried), longest=100) == 512
     assert tried == [4096, 2048, 1024, 512]
     assert budget.tokens == 512
-    assert not budget.tried  # that takes a backward pass too
     assert "out of memory: 512 tokens at a time from here on" in capsys.readouterr().err
     assert budget.run(fits(1000, tried), longest=100) == 512
 
@@ -67,8 +66,8 @@ def test_the_cpu_runs_out_of_memory_too(no_garbage):
 
 
 def test_auto_starts_with_the_device_s_number_and_a_given_one_is_taken():
-    assert open_budget("auto", torch.device("cpu")) == TokenBudget(FIRST_TRIAL["cpu"], tried=False)
-    assert open_budget(100, torch.device("cpu")) == TokenBudget(100, tried=True)
+    assert open_budget("auto", torch.device("cpu")) == TokenBudget(FIRST_TRIAL["cpu"])
+    assert open_budget(100, torch.device("cpu")) == TokenBudget(100)
 
 
 SAID = {

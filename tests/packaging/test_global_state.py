@@ -47,7 +47,7 @@ before = state()
 
 import rerank
 from rerank.config import Config, TrainingSettings
-from rerank.jobs.export import export_checkpoint
+from rerank.jobs.graphs import export_checkpoint
 from rerank.models.bi_encoder import BiEncoder
 
 def use():

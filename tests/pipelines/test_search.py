@@ -10,7 +10,7 @@ from rerank import open_collection
 from rerank.config import CollectionSettings, Config, EncoderSettings, FirstStageSettings
 from rerank.pipelines.open import bm25_and, candidates_of
 from rerank.retrieval.bm25 import retrieve
-from rerank.training.open_reranker import open_reranker
+from rerank.training.device import open_reranker
 from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_cross_encoder

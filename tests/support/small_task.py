@@ -35,12 +35,6 @@ class ListsTask:
     def score(self, part):
         return {}
 
-    def mean_loss(self, run, part, loss):
-        raise NotImplementedError
-
-    def qrels(self, part):
-        return {}
-
     def save(self, folder: Path):
         folder.mkdir()
         (folder / "weights").write_text(f"{self.saved}")

@@ -188,7 +188,7 @@ def test_a_finished_fold_of_other_files_is_not_mixed_with(here, capsys):
     [
         (["train", "--collection", "letor"], "--lists.relevant all"),
         (command("--lists.non-relevant", "3"), "--lists.non-relevant all, as in configs/mq2008.toml"),
-        (command("--fold", "6"), "fold 6: no such fold; expected 1, 2, 3, 4, 5, all or final"),
+        (command("--fold", "6"), "fold 6: no such fold; expected 1, 2, 3, 4, 5 or all"),
         (command("--network.hidden", "0"), "--network.hidden: got 0, expected 1 or more"),
         (command("--network.transform", "cube"), "cube"),
         (command("--training.measure", "losses"), "losses"),
@@ -243,37 +243,6 @@ def test_the_configurations_of_feature_sets_are_the_papers(name, monkeypatch):
     assert (seen[0].lists.relevant, seen[0].lists.non_relevant, seen[0].network.hidden) == ("all", "all", 1024)
     assert (table.epochs, table.patience, table.lists_per_epoch, table.lists_per_step) == (50, 50, "all", 128)
     assert (table.measure, table.precision) == ("loss", "float32")
-
-
-@pytest.mark.parametrize("source", ["letor", "one.txt"])
-def test_the_final_model_has_all_queries_of_the_set(here, capsys, source):
-    write_part(here / "one.txt", list(range(30)))
-    collection = source.removesuffix(".txt")
-    main(command("--collection", source, "--fold", "2"))
-    folds = Path(f"runs/{collection}/folds.json").read_bytes()
-    main(command("--collection", source, "--fold", "final"))
-    final = Path(f"runs/{collection}/smoothi/final")
-    facts = json.loads((final / "manifest.json").read_text())
-    assert sorted(facts["fold"]["train"] + facts["fold"]["valid"], key=int) == [str(query) for query in range(30)]
-    assert len(facts["fold"]["valid"]) == 3
-    valid = read_run(final / "valid.run")
-    labels = {line.split()[-1]: int(line[0]) for line in (here / "one.txt").read_text().splitlines()}
-    judged = read_qrels(f"runs/{collection}/qrels.txt")
-    assert {q: {d: labels[d] for d in documents} for q, documents in valid.items()} == {q: judged[q] for q in valid}
-    assert len(judged) == 30
-    assert Path(f"runs/{collection}/folds.json").read_bytes() == folds
-    capsys.readouterr()
-    assert exit_code("verify", f"runs/{collection}") == 0
-    assert "smoothi/final" in capsys.readouterr().out
-    main(["eval", f"runs/{collection}/smoothi/fold2/test.run"])
-    assert "6 queries of fold 2" in capsys.readouterr().out
-
-
-def test_the_final_model_alone_can_be_verified(here, capsys):
-    main(command("--fold", "final"))
-    assert exit_code("verify", "runs/letor") == 0
-    main(command("--fold", "2"))
-    assert [fold["name"] for fold in json.loads(Path("runs/letor/folds.json").read_text())] == ["2"]
 
 
 def test_a_loss_that_is_not_finite_names_the_lists(here, capsys, monkeypatch):

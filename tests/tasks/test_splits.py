@@ -32,7 +32,6 @@ def test_the_split_is_the_only_fold_and_the_default(split, capsys):
     main(command())
     told = capsys.readouterr().err
     assert "towns: published split: 8 queries train, 2 validate, 4 test; it is the fold split\n" in told
-    assert "towns: 1 of 15 queries are in no split: not used\n" in told
     folds = json.loads(Path("runs/towns/folds.json").read_text())
     assert folds == [{"name": "split", "train": names("train"), "valid": names("dev"), "test": names("test")}]
     assert set(read_qrels("runs/towns/qrels.txt")) == {f"q{number}" for number in range(14)}
@@ -45,8 +44,6 @@ def test_the_split_is_the_only_fold_and_the_default(split, capsys):
     main(command("--fold", "split"))
     assert (fold / "test.run").stat().st_mtime_ns == before
     assert failed(capsys, *command("--fold", "1")).endswith("fold 1: no such fold; expected split, all or final")
-    main(["retrieve", "--collection", "towns", "--collection.folds", "3", "--output.folder", "new"])
-    assert "--collection.folds 3: not used, as towns has folds of its own: split" in capsys.readouterr().err
 
 
 def test_its_results_are_those_of_the_test_queries_alone(split, capsys):

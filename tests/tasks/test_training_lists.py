@@ -12,7 +12,6 @@ from rerank.data.types import Fold
 from rerank.jobs.train import open_experiment
 from rerank.tasks.fold_lists import lists_of_fold
 from tests.support.small_collection import command, exit_code, failed
-from tests.support.small_features import SETTINGS, write_folds_of_features
 
 LISTS = Path("lists.jsonl")
 
@@ -110,7 +109,7 @@ def test_lists_without_a_relevant_document_are_left_out_for_a_loss_of_judgments(
 def test_an_epoch_has_whole_lists_in_an_order_that_seed_and_epoch_decide(here):
     write(*({**mined(number), "labels": [number, 0.5, -number]} for number in range(15)))
     experiment = open_experiment(settings(lists_per_epoch="all"), "1")
-    task = experiment.dataset.task(experiment.folds[0], experiment.accelerator)
+    task = experiment.dataset.task(experiment.dataset.folds[0], experiment.accelerator)
     whole = {
         (found.query_id, frozenset(zip(found.doc_ids, found.labels, strict=True))) for found in task.lists["train"]
     }
@@ -123,7 +122,7 @@ def test_an_epoch_has_whole_lists_in_an_order_that_seed_and_epoch_decide(here):
     assert len({c.doc_ids.index(f"d{c.query_id[1:]}-0") for epoch in epochs for c in epoch}) > 1
 
     experiment = open_experiment(settings(lists_per_epoch=4), "1")
-    task = experiment.dataset.task(experiment.folds[0], experiment.accelerator)
+    task = experiment.dataset.task(experiment.dataset.folds[0], experiment.accelerator)
     some = [task.training_lists(epoch) for epoch in range(9)]
     assert [len(epoch) for epoch in some] == [4] * 9
     asked = [c.query_id for epoch in some for c in epoch]
@@ -157,11 +156,3 @@ def test_a_mistake_is_one_line_and_nothing_is_trained(here, capsys, flags, lines
     write(*({**mined(number), **line} for number, line in enumerate(lines)))
     assert expected in failed(capsys, *command("--fold", "1", *flags.split()))
     assert not list(Path("runs").rglob("state"))
-
-
-def test_feature_vectors_take_no_lists(here, capsys):
-    write_folds_of_features(Path("letor"))
-    Path("letor.toml").write_text(SETTINGS)
-    write(mined(0))
-    line = failed(capsys, "train", "--config", "letor.toml", "--fold", "1", "--training.lists", str(LISTS))
-    assert "--training.lists lists.jsonl: letor holds feature vectors, which are trained on their own lists" in line

@@ -67,7 +67,7 @@ def test_running_statistics_are_averaged_and_integers_and_frozen_weights_are_not
     model[1].bias.requires_grad_(False)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     average = AveragedWeights(model, 0.5)
-    assert set(average.tensors()) == {"0.weight", "0.bias", "0.running_mean", "0.running_var", "1.weight"}
+    assert set(average.state_dict()) == {"0.weight", "0.bias", "0.running_mean", "0.running_var", "1.weight"}
     with torch.no_grad():
         for value in model.state_dict().values():
             value.add_(1)

@@ -1,6 +1,5 @@
 """The training loop: exact accumulation, repeatability, resumption, early stopping, broken losses."""
 
-import json
 import os
 
 import pytest
@@ -18,13 +17,12 @@ WORLD = make_lists(queries=8, documents=4)
 LISTS = WORLD[2]
 
 
-def trained(encoder, tmp_path, name="run", loss=smoothi, values=None, tokens=4096, unvalidated=False, **settings):
+def trained(encoder, tmp_path, name="run", loss=smoothi, values=None, tokens=4096, **settings):
     """Trains on LISTS and returns the model, the history and the number of checkpoints; `values` are of validation."""
     task = open_task(encoder, tmp_path, WORLD, tokens=tokens)
     values = iter(values or range(100))
-    validate = None if unvalidated else lambda run: float(next(values))
     settings = {"epochs": 2, "lists_per_step": 4, "patience": 50, "seed": 7} | settings
-    history = train_task(task, tmp_path / name, validate, loss, **settings)
+    history = train_task(task, tmp_path / name, lambda run: float(next(values)), loss, **settings)
     return task.model, history, task.saved
 
 
@@ -66,31 +64,6 @@ def test_the_best_epoch_is_kept_and_training_stops_after_the_patience(encoder, t
     _, history, kept = trained(encoder, tmp_path, values=[0.1, 0.3, 0.3, 0.2, 0.1, 0.9], epochs=6, patience=3)
     assert [record["valid"] for record in history] == [0.1, 0.3, 0.3, 0.2, 0.1]
     assert kept == 2
-
-
-def test_without_validation_the_last_epoch_is_kept_and_nothing_stops_earlier(encoder, tmp_path):
-    model, history, _ = trained(encoder, tmp_path, unvalidated=True, epochs=3, patience=1)
-    assert [record["epoch"] for record in history] == [1, 2, 3]
-    assert not any("valid" in record for record in history)
-    log = (tmp_path / "run" / "log.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in log] == history
-    validated, _, _ = trained(encoder, tmp_path, "validated", epochs=3)
-    assert torch.equal(weights_of(model), weights_of(validated))  # validation decides when to stop, not what is learnt
-    trained(encoder, tmp_path, "parts", unvalidated=True, epochs=1)
-    resumed, again, saved = trained(encoder, tmp_path, "parts", unvalidated=True, epochs=3)
-    assert (len(again), saved) == (3, 2)
-    assert torch.equal(weights_of(model), weights_of(resumed))
-
-
-def test_a_training_does_not_go_on_in_another_way(encoder, tmp_path):
-    trained(encoder, tmp_path, "with", epochs=1)
-    with pytest.raises(UserError, match=r"with.state: begun with validation, now without; go on as before, or remove"):
-        trained(encoder, tmp_path, "with", unvalidated=True, epochs=2)
-    trained(encoder, tmp_path, "without", unvalidated=True, epochs=2)
-    with pytest.raises(UserError, match=r"without.state: begun without validation, now with"):
-        trained(encoder, tmp_path, "without", epochs=3)
-    with pytest.raises(UserError, match=r"without.state: has 2 epochs, now 1 are wanted; remove the folder to start"):
-        trained(encoder, tmp_path, "without", unvalidated=True, epochs=1)
 
 
 def test_it_learns_a_handful_of_queries_by_heart(encoder, tmp_path):

@@ -56,7 +56,7 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> tuple[Fold, St
     """
     path = Path(source)
     if path.is_file():
-        store = open_all(source, cache)
+        store = open_store({"all": path}, cache)
         (fold,) = select_folds(make_folds(store.features.query_ids, folds), name)
         return fold, store
     folder = _folders(path)[name]
@@ -65,13 +65,6 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> tuple[Fold, St
         raise UserError(f"{folder}: expected one of {' and '.join(missing[0])}, .gz or not, got none")
     store = open_store(files, cache)
     return Fold(name, **store.query_ids), store
-
-
-def open_all(source: str, cache: Path) -> Store:
-    """All queries of the data set: of its one file, or of the files of its first fold."""
-    if Path(source).is_file():
-        return open_store({"all": Path(source)}, cache)
-    return open_fold(source, fold_names(source, 1)[0], 1, cache)[1]
 
 
 def _files(folder: Path) -> dict[str, Path]:

@@ -1,4 +1,1 @@
-"""Pre-training: pseudo-queries made from documents, and an encoder trained on them (`pretrain.pretrain`).
-
-It reads no query, judgment or fold.
-"""
+"""Pre-training: pseudo-queries made from documents, and an encoder trained on them, without queries or judgments."""

@@ -9,56 +9,40 @@ from typing import Any
 
 from accelerate import Accelerator
 
-from rerank.batches.batch import Batch, Packed, make_batch
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.templates import open_template
 from rerank.config import Config, sections, validate
 from rerank.data.collections import Collection, open_collection
 from rerank.data.lists import read_training_lists
 from rerank.data.tokens import open_store
-from rerank.data.types import Candidates, Qrels, Run
+from rerank.data.types import Candidates, Run
 from rerank.jobs.model_card import write_training_card
 from rerank.jobs.pretraining.pseudo_lists import make_pseudo_lists, write_lists
 from rerank.losses import softmax
 from rerank.models.checkpoints import save_cross_encoder
-from rerank.models.hub import CheckpointConfig, file_hashes
-from rerank.models.memory import TokenBudget, open_budget
-from rerank.models.scoring import score_candidates
-from rerank.runs.layout import CollectionFolder, PretrainingFolder
-from rerank.runs.manifest import changed_files, write_manifest
-from rerank.tasks.checks import check_encoder
-from rerank.tasks.collection import expect_text, recorded
+from rerank.models.hub import file_hashes
+from rerank.runs.layout import PretrainingFolder
+from rerank.runs.manifest import write_manifest
+from rerank.tasks.collection import expect_text, folder_of, recorded
 from rerank.tasks.first_stage import find_index, with_texts
-from rerank.tasks.text import open_model
+from rerank.tasks.text import CrossEncoderTask, check_encoder
 from rerank.training.device import exclusive, open_training_accelerator, precision_facts
-from rerank.training.gradients import Loss
-from rerank.training.loop import train
-from rerank.training.objective import mean_loss, validation_value
-from rerank.training.task import Part
+from rerank.training.loop import best_epoch, train
+from rerank.training.objective import validation_value
 from rerank.training.tracking import check_tracker, tracked
-from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, check_new_folder, short_hash
+from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.integrity import files_below, record_of
-from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
 
-STEPS = 400
-"""Steps of `rerank pretrain` if the settings give none."""
-PATIENCE = 3
-"""Validations without a better MRR before pre-training stops."""
+STEPS = 400  # of `rerank pretrain` if the settings give none
+PATIENCE = 3  # validations without a better MRR before pre-training stops
 
 
 def pretrain_into(config: Config, out: Path) -> Path:
-    """Pre-trains and copies the checkpoint to the new folder `out`; raises UserError if something is there.
-
-    Without a number of steps in the settings it takes STEPS.
-    """
-    check_new_folder(out)
-    if not config.pretraining.steps:
-        log.info(f"{STEPS} steps at most; --pretraining.steps gives another number")
-        config = replace(config, pretraining=replace(config.pretraining, steps=STEPS))
+    """Pre-trains, by default for STEPS, and copies the checkpoint to the new folder `out`."""
+    settings = replace(config.pretraining, steps=config.pretraining.steps or STEPS)
     accelerator = open_training_accelerator(config.training)
-    checkpoint = pretrain(config, accelerator)
+    checkpoint = pretrain(replace(config, pretraining=settings), accelerator)
     if accelerator.is_main_process:
         with atomic_write(out) as tmp:
             shutil.copytree(checkpoint, tmp)
@@ -66,11 +50,10 @@ def pretrain_into(config: Config, out: Path) -> Path:
 
 
 def pretrain(config: Config, accelerator: Accelerator) -> Path:
-    """The checkpoint of the encoder, pre-trained on the collection's documents.
+    """The checkpoint of the encoder, pre-trained on the collection's documents; queries and judgments are not read.
 
-    It is made once for everything that the result depends on, in runs/<collection>/pretrained-<hash>/, where an
-    interrupted pre-training is resumed. Queries, judgments and folds are not read. Raises UserError if the documents
-    are too few or too short.
+    It is made once for all that the result depends on, in runs/<collection>/pretrained-<hash>/, where an interrupted
+    pre-training is resumed. Raises UserError if the documents are too few or too short.
     """
     validate(config)
     check_tracker(config.training.track)
@@ -78,17 +61,12 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
     expect_text(config.collection.source)
     with accelerator.main_process_first():
         collection = open_collection(config.collection.source)
-        of_collection = CollectionFolder(Path(config.output.folder) / collection.name)
+        of_collection = folder_of(config, collection)
         index = find_index(config, collection, of_collection)
         collection = with_texts(config, collection, of_collection)
     folder = of_collection.pretraining(_identity(config, collection))
     with exclusive(accelerator, folder.path, "pre-training"):  # folds may be trained in parallel
         if folder.manifest.is_file():
-            if errors := changed_files(folder.manifest):
-                raise UserError(
-                    f"{folder.path}: the pre-training is damaged: {'; '.join(errors)}; remove the folder to pre-train "
-                    "again"
-                )
             log.info(f"pre-training: {folder.path} already exists")
         else:
             with accelerator.main_process_first():
@@ -114,89 +92,67 @@ def _identity(config: Config, collection: Collection) -> str:
     )
 
 
-class PretrainingTask:
-    """Pseudo-queries and a cross-encoder: see `rerank.training.task.Task`. The held-out lists validate."""
+class PretrainingTask(CrossEncoderTask):
+    """Pseudo-queries and a cross-encoder. The held-out lists validate."""
 
     def __init__(
         self, config: Config, collection: Collection, folder: PretrainingFolder, accelerator: Accelerator
     ) -> None:
-        self.config, self.collection, self.folder, self.accelerator = config, collection, folder, accelerator
-        self.model, self.tokenizer, self.max_length = open_model(config, config.encoder.name, accelerator)
+        super().__init__(config, config.encoder.name, accelerator)
+        self.collection, self.folder = collection, folder
+        self.lists_per_epoch = config.pretraining.validate_every * config.pretraining.lists_per_step
         with accelerator.main_process_first():
-            self.lists, self.passages = self._open(folder.lists, folder.tokens)
-            self.held_out, self.held_out_passages = self._open(folder.held_out, folder.tokens)
-        self.memory: TokenBudget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
+            self.lists["train"], self.passages = self._open(folder.lists)
+            self.lists["valid"], self.measured = self._open(folder.held_out)
         self.epoch, self.mrr_before, self.mrr = 0, 0.0, 0.0
 
-    def _open(self, file: Path, cache: Path) -> tuple[list[Candidates], PassageBuilder]:
-        """The lists of a file and the passages of their documents."""
+    def _open(self, file: Path) -> tuple[list[Candidates], PassageBuilder]:
         found = read_training_lists(file, {}, "scores")
         _, doc_ids = found.doc_ids()
-        template = open_template(self.tokenizer, self.model.template)
+        pair = open_template(self.tokenizer, self.model.template)
         documents = open_store(
-            cache,
+            self.folder.tokens,
             doc_ids,
             lambda left: islice(found.texts(), len(doc_ids) - len(left), None),
             self.tokenizer,
             self.config.encoder.max_doc_tokens,
             found.sha256,
-            template.document_lead,
+            pair.document_lead,
         )
-        return found.lists, PassageBuilder.build(found.queries, documents, self.tokenizer, template, self.max_length)
-
-    @property
-    def lists_per_epoch(self) -> int:
-        """The training lists between two validations."""
-        return self.config.pretraining.validate_every * self.config.pretraining.lists_per_step
+        return found.lists, PassageBuilder.build(found.queries, documents, self.tokenizer, pair, self.max_length)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Two groups: the encoder with `lr`, the layers on top with `head_lr`."""
         return self.model.parameter_groups(self.config.pretraining.lr, self.config.pretraining.head_lr)
 
     def training_lists(self, epoch: int) -> Sequence[Candidates]:
-        """The next lists, each used once."""
         self.epoch = epoch + 1
-        return self.lists[epoch * self.lists_per_epoch : (epoch + 1) * self.lists_per_epoch]
+        return self.lists["train"][epoch * self.lists_per_epoch : (epoch + 1) * self.lists_per_epoch]
 
-    def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
-        return make_batch(lists, self.passages)
-
-    def score(self, part: Part) -> Run:
-        """Scores the held-out lists, whatever the part."""
-        return score_candidates(
-            self.model, self.held_out_passages, self.held_out, self.accelerator, self.memory, "validating"
-        )
-
-    def mean_loss(self, run: Run, part: Part, loss: Loss) -> float:
-        return mean_loss(run, self.held_out, loss)
-
-    def qrels(self, part: Part) -> Qrels:
-        """The labels of the held-out lists: 1 for the source of a pseudo-query, 0 for the other documents."""
-        return {c.query_id: dict(zip(c.doc_ids, map(int, c.labels), strict=True)) for c in self.held_out}
-
-    def save(self, folder: Path) -> None:
-        """Writes a Hugging Face folder that records the collection and the pre-training."""
-        config = self.config
-        lists = min(self.epoch * self.lists_per_epoch, len(self.lists))
-        facts = {
+    def facts(self, epoch: int, mrr: float) -> dict[str, Any]:
+        """What the checkpoint of an epoch, counted from 1, records of the pre-training."""
+        config, lists = self.config, min(epoch * self.lists_per_epoch, len(self.lists["train"]))
+        return {
             "hash": self.folder.identity,
             "collection": config.collection.source,
             "encoder": config.encoder.name,
             "steps": -(-lists // config.pretraining.lists_per_step),
             "pseudo_queries": lists,
-            "mrr_held_out": round(self.mrr, 4),
+            "mrr_held_out": round(mrr, 4),
             "mrr_before": round(self.mrr_before, 4),
         }
-        settings = recorded(config.collection) | {"pretraining": facts}
-        save_cross_encoder(self.model, self.tokenizer, folder, config.encoder.max_doc_tokens, settings)
+
+    def save(self, folder: Path) -> None:
+        settings = recorded(self.config.collection) | {"pretraining": self.facts(self.epoch, self.mrr)}
+        save_cross_encoder(self.model, self.tokenizer, folder, self.config.encoder.max_doc_tokens, settings)
 
 
 def _train(config: Config, task: PretrainingTask, folder: PretrainingFolder, accelerator: Accelerator) -> None:
     """Trains, writes the model card and the manifest, and removes temporary files."""
+    qrels = {c.query_id: dict(zip(c.doc_ids, map(int, c.labels), strict=True)) for c in task.lists["valid"]}
 
     def validate(run: Run) -> float:
         """MRR of the held-out lists."""
-        task.mrr = validation_value(task, run, "RR", softmax)
+        task.mrr = validation_value(run, qrels, "RR", softmax)
         return task.mrr
 
     task.mrr_before = validate(task.score("valid"))
@@ -206,7 +162,7 @@ def _train(config: Config, task: PretrainingTask, folder: PretrainingFolder, acc
     )
     settings = replace(
         config.training,
-        epochs=-(-len(task.lists) // task.lists_per_epoch),  # each list is used once
+        epochs=-(-len(task.lists["train"]) // task.lists_per_epoch),  # each list is used once
         lists_per_step=config.pretraining.lists_per_step,
         schedule="constant",  # this and the next three are of the training that follows
         warmup_ratio=0.0,
@@ -218,9 +174,8 @@ def _train(config: Config, task: PretrainingTask, folder: PretrainingFolder, acc
         history = train(task, softmax, folder, settings, accelerator, validate)
     accelerator.free_memory()
     if accelerator.is_main_process:
-        remedy = f"remove {folder.path} to pre-train again"
-        saved: CheckpointConfig = read_json(folder.checkpoint / "config.json", CheckpointConfig, remedy)
-        facts = saved["rerank"]["pretraining"]
+        best = best_epoch(history)
+        facts = task.facts(best["epoch"], best["valid"])
         write_training_card(folder.checkpoint, config, task.collection.name, None, {"pretraining": facts})
         files = record_of(folder.path, [*files_below(folder.checkpoint), folder.lists, folder.held_out, folder.log])
         computed = precision_facts(accelerator, task.model)

@@ -5,6 +5,7 @@ Negatives are documents that BM25 ranks high for the pseudo-query, and random on
 
 import json
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -28,14 +29,11 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import log, progress
 
-HARD_NEGATIVES, DEPTH, RANDOM_NEGATIVES = 3, 50, 1
-"""Negatives of a training list: from the first DEPTH documents of BM25, and from all documents."""
-HELD_OUT_NEGATIVES = 9
-SPARE = 3
-"""Random documents drawn beyond those requested, as some are too short."""
+HARD_NEGATIVES, DEPTH, RANDOM_NEGATIVES, HELD_OUT_NEGATIVES = 3, 50, 1, 9
+"""Negatives of a training list: from the first DEPTH documents of BM25, and from all documents; of a held-out list."""
+SPARE = 3  # random documents drawn beyond those requested, as some are too short
 MIN_DOCUMENTS = 10
-SHINGLE = 3
-MIN_SIMILARITY = 0.5
+SHINGLE, MIN_SIMILARITY = 3, 0.5
 
 
 class PseudoList(NamedTuple):
@@ -49,21 +47,14 @@ class PseudoList(NamedTuple):
 def make_pseudo_lists(
     config: Config, collection: Collection, index: Path
 ) -> tuple[Iterator[PseudoList], Iterator[PseudoList]]:
-    """As many training lists as the settings ask for, and held-out lists with HELD_OUT_NEGATIVES negatives.
+    """As many training lists as the settings ask for, and held-out lists, whose sources are in no training list.
 
-    The source of a held-out list is in no training list. Queries, judgments and folds of the collection are not read.
-    Raises UserError if fewer than MIN_DOCUMENTS can be used.
+    Queries, judgments and folds are not read. Raises UserError if fewer than MIN_DOCUMENTS can be used.
     """
     settings, seed = config.pretraining, config.training.seed
     total = settings.steps * settings.lists_per_step
-    doc_ids: list[str] = []
-
-    def texts() -> Iterator[str]:
-        for document in progress(collection.documents(), collection.count(), "counting words"):
-            doc_ids.append(document.doc_id)
-            yield document.text
-
-    frequencies = frequencies_of(texts())
+    documents = progress(collection.documents(), collection.count(), "counting words")
+    doc_ids, frequencies = frequencies_of(documents)
     usable, examined = usable_documents(doc_ids, collection.get, frequencies, total + settings.held_out, seed)
     enough = f"{len(usable)} of {examined} documents can make pseudo-queries"
     if len(usable) < MIN_DOCUMENTS:
@@ -89,24 +80,19 @@ def make_pseudo_lists(
 
 
 def write_lists(file: Path, lists: Iterable[PseudoList], once: bool = False) -> None:
-    """Writes a file of training lists (see `rerank.data.lists`), with queries and documents by text.
-
-    With `once`, only the first of the lists of equal pseudo-queries is written. Raises UserError if there is no list.
-    """
-    written: list[PseudoQuery] = []
-    texts = set()
+    """Writes a file of training lists by text, with `once` the first list of each pseudo-query; UserError for none."""
+    texts, titles = Counter[str](), 0
     with atomic_write(file) as tmp, tmp.open("w", encoding="utf-8") as out:
-        for found in lists:
-            if once and found.query.text in texts:
+        for (text, _, is_title), documents, labels in lists:
+            if once and text in texts:
                 continue
-            texts.add(found.query.text)
-            written.append(found.query)
-            record = {"query": found.query.text, "documents": found.texts, "labels": found.labels}
+            texts[text] += 1
+            titles += is_title
+            record = {"query": text, "documents": documents, "labels": labels}
             out.write(json.dumps(record, ensure_ascii=False) + "\n")
-        if not written:
+        if not texts:
             raise UserError(f"{file}: no pseudo-query has a negative document; expected more documents")
-    titles = sum(query.is_title for query in written)
-    log.info(f"{file}: {len(written)} lists of pseudo-queries ({titles} titles, the others keywords)")
+    log.info(f"{file}: {texts.total()} lists of pseudo-queries ({titles} titles, the others keywords)")
 
 
 def make_lists(
@@ -118,10 +104,9 @@ def make_lists(
     random_count: int,
     seed: int,
 ) -> Iterator[PseudoList]:
-    """A list for each pseudo-query: its source, labelled 1, among negatives, labelled 0, in random order.
+    """A list for each pseudo-query that has negatives: its source, labelled 1, among these, labelled 0, shuffled.
 
-    `ranked` are BM25's documents of each pseudo-query. Negatives come from `allowed`. A pseudo-query without negatives
-    has no list.
+    Negatives come from `allowed`, hard ones from BM25's documents, `ranked`.
     """
     within = set(allowed)
     chunks = [list(queries)[first : first + CHUNK] for first in range(0, len(queries), CHUNK)]
@@ -154,9 +139,8 @@ def select_negatives(
 ) -> dict[str, str]:
     """doc_id to text of up to `hard_count` documents of `hard` and `random_count` of `others`, with different texts.
 
-    Missing hard negatives are replaced by others. The source and its near-duplicates are left out. For a title the
-    titles of all negatives are hidden, or else their presence would tell them from the source; documents of which too
-    little remains are left out.
+    Missing hard negatives are replaced by others. The source, its near-duplicates and short documents are left out. For
+    a title the titles of all negatives are hidden, or else their presence would tell them from the source.
     """
     whole, shown = (text_of(documents[query.doc_id], hide_title) for hide_title in (False, query.is_title))
     chosen: dict[str, str] = {}
@@ -174,17 +158,15 @@ def select_negatives(
 
 
 def near_duplicate(query: PseudoQuery, source: str, other: str) -> bool:
-    """Whether the text `other` answers the pseudo-query as well as the text of its source does.
+    """Whether a text answers the pseudo-query as well as that of its source.
 
-    It does if half of their shingles of three words are common (Jaccard, Broder 1997), or if it contains a title
-    word for word, as in a series of articles with one title.
+    It does if half of their shingles of three words are common (Jaccard, Broder 1997), or if it contains the title.
     """
     source_words, other_words = words(source), words(other)
     if query.is_title and f" {' '.join(words(query.text))} " in f" {' '.join(other_words)} ":
         return True
-    first, second = _shingles(source_words), _shingles(other_words)
+    first, second = (
+        {tuple(text[i : i + SHINGLE]) for i in range(max(1, len(text) - SHINGLE + 1))}
+        for text in (source_words, other_words)
+    )
     return len(first & second) >= MIN_SIMILARITY * len(first | second)
-
-
-def _shingles(text: list[str]) -> set[tuple[str, ...]]:
-    return {tuple(text[i : i + SHINGLE]) for i in range(max(1, len(text) - SHINGLE + 1))}

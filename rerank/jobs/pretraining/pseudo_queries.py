@@ -5,17 +5,14 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count
+from itertools import count, islice
 from typing import NamedTuple
 
 from rerank.data.types import Document
 
-CHUNK = 256
-"""Documents or pseudo-queries that are processed together."""
-TITLES = 2 / 3
-"""The share of titles among the pseudo-queries of documents that have one."""
-MIN_WORDS = 10
-"""Words of a document that remain when the title that became the pseudo-query is hidden."""
+CHUNK = 256  # documents or pseudo-queries that are processed together
+TITLES = 2 / 3  # the share of titles among the pseudo-queries of documents that have one
+MIN_WORDS = 10  # of a document, that remain when the title that became the pseudo-query is hidden
 TITLE_WORDS = (3, 30)
 LONG_TITLE = 5  # words; a shorter title may be a phrase of the body that is no repetition
 KEYWORDS = (2, 5)  # as long as most titles of TREC topics
@@ -34,7 +31,7 @@ class PseudoQuery(NamedTuple):
 
 
 class Frequencies(NamedTuple):
-    """The number of documents, and for each word the number of documents that contain it."""
+    """The number of documents, and of those that contain each word."""
 
     documents: int
     by_word: Counter[str]
@@ -48,11 +45,7 @@ class Sources(NamedTuple):
 
 
 def words(text: str) -> list[str]:
-    """Runs of letters and digits in lower case.
-
-    >>> words("The U.S. (1991)")
-    ['the', 'u', 's', '1991']
-    """
+    """Runs of letters and digits in lower case: "The U.S. (1991)" has the, u, s and 1991."""
     return re.findall(r"[^\W_]+", text.lower())
 
 
@@ -60,9 +53,6 @@ def text_of(document: Document, hide_title: bool) -> str:
     """The text of a document, without its title if that is to be hidden.
 
     A title is also removed from the beginning of the body, and from the whole body if it is long.
-
-    >>> text_of(Document("d", "On wings", "On wings. Lift and drag."), hide_title=True)
-    'Lift and drag.'
     """
     title = words(document.title)
     if not hide_title:
@@ -74,14 +64,13 @@ def text_of(document: Document, hide_title: bool) -> str:
     return re.sub(start + repeated, " ", document.body, flags=re.IGNORECASE).strip()
 
 
-def frequencies_of(texts: Iterable[str]) -> Frequencies:
-    """Counts the documents of each word; reads every text once."""
-    by_word: Counter[str] = Counter()
-    documents = 0
-    for text in texts:
-        by_word.update(set(words(text)))
-        documents += 1
-    return Frequencies(documents, by_word)
+def frequencies_of(documents: Iterable[Document]) -> tuple[list[str], Frequencies]:
+    """The ids of documents, and the number of documents of each word; reads each document once."""
+    by_word, doc_ids = Counter[str](), []
+    for document in documents:
+        by_word.update(set(words(document.text)))
+        doc_ids.append(document.doc_id)
+    return doc_ids, Frequencies(len(doc_ids), by_word)
 
 
 def sources_of(document: Document, frequencies: Frequencies) -> Sources:
@@ -108,13 +97,9 @@ def _distinctive(text: list[str], frequencies: Frequencies) -> list[tuple[float,
 def usable_documents(
     doc_ids: Sequence[str], get: GetDocuments, frequencies: Frequencies, requested: int, seed: int
 ) -> tuple[list[tuple[Document, Sources]], int]:
-    """At least `requested` documents that can make a pseudo-query, if there are so many, in random order.
-
-    Returns them with the number of documents that were examined.
-    """
+    """At least `requested` documents that can make a pseudo-query, in random order, and how many were examined."""
     order = random.Random(seed).sample(sorted(doc_ids), len(doc_ids))
-    usable: list[tuple[Document, Sources]] = []
-    examined = 0
+    usable, examined = list[tuple[Document, Sources]](), 0
     while len(usable) < requested and examined < len(order):
         chunk = order[examined : examined + CHUNK]
         for document in get(chunk):
@@ -127,20 +112,15 @@ def usable_documents(
 
 def pseudo_queries(usable: Sequence[tuple[Document, Sources]], requested: int, seed: int) -> dict[str, PseudoQuery]:
     """The requested number of pseudo-queries by query_id: one per document and turn, in a new order each turn."""
-    queries: dict[str, PseudoQuery] = {}
-    for turn in count():
-        for document, sources in random.Random(f"{seed} {turn}").sample(usable, len(usable)):
-            if len(queries) == requested:
-                return queries
-            queries[f"{turn} of {document.doc_id}"] = pseudo_query(document, sources, turn, seed)
-    raise AssertionError
+    turns = ((turn, *pair) for turn in count() for pair in random.Random(f"{seed} {turn}").sample(usable, len(usable)))
+    return {
+        f"{turn} of {document.doc_id}": pseudo_query(document, sources, turn, seed)
+        for turn, document, sources in islice(turns, requested)
+    }
 
 
 def pseudo_query(document: Document, sources: Sources, turn: int, seed: int) -> PseudoQuery:
-    """The pseudo-query of the document in this turn, which depends on seed, doc_id and turn alone.
-
-    Keywords are terms drawn without replacement, weighted by tf-idf, in the order of the document.
-    """
+    """The pseudo-query of the document in this turn: its title, or terms drawn by tf-idf, in its order."""
     rng = random.Random(f"{seed} {document.doc_id} {turn}")
     if sources.title and (not sources.keywords or rng.random() < TITLES):
         return PseudoQuery(sources.title, document.doc_id, is_title=True)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from rerank.data.letor.layouts import fold_names, is_feature_source, open_all, open_fold
+from rerank.data.letor.layouts import fold_names, is_feature_source, open_fold
 from rerank.data.types import Fold
 from rerank.utils.errors import UserError
 from tests.support.small_sets import LETOR, MSLR, OHSUMED, matrix, put, text, write_folds
@@ -53,8 +53,6 @@ def test_five_folds(tmp_path, form, width, names, parts):
         assert part.labels[rows].tolist() == [0, 1, 2]
     own = "41-{}" if form == MSLR else "41.{}"
     assert fold.test.doc_ids(1) == tuple(own.format(i) for i in range(3))
-    everything = open_all(str(source), source.parent / "cache")
-    assert everything.features.query_ids == tuple(f"{k}{q}" for k in (3, 2, 1) for q in range(2))
 
 
 def test_yahoo(tmp_path):

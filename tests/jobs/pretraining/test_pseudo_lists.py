@@ -36,8 +36,8 @@ def documents(tmp_path_factory):
 
 
 def usable(documents, wanted=100, seed=0):
-    doc_ids, texts = zip(*((document.doc_id, document.text) for document in documents.documents()), strict=True)
-    return usable_documents(doc_ids[::-1], documents.get, frequencies_of(texts), wanted, seed)
+    doc_ids, frequencies = frequencies_of(documents.documents())
+    return usable_documents(doc_ids[::-1], documents.get, frequencies, wanted, seed)
 
 
 def test_every_document_is_asked_for_as_often_as_any_other_in_an_order_of_the_seed(documents):

@@ -1,45 +1,40 @@
-"""An int8 graph in the place of a cross-encoder that is served on a CPU, if it is faster there and ranks alike."""
+"""Graphs of cross-encoders for CPUs: those of `rerank export`, and of a server where int8 is faster and ranks alike."""
 
 import json
 import shutil
 import statistics
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypedDict, TypeVar
+from timeit import timeit
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from rerank.config import EncoderSettings
 from rerank.data.types import Judgments, Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.significance import mean_and_error
-from rerank.jobs.export import write_graph
+from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.export.folder import write_export
 from rerank.models.export.formats import check_packages
 from rerank.models.gpu import SMALL
-from rerank.models.hub import file_hashes
+from rerank.models.hub import encoder_folder, file_hashes
 from rerank.models.reranker import Reranker
+from rerank.models.text_scorer import TextScorer
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash, user_cache
 from rerank.utils.json_files import read_json
 from rerank.utils.locks import make_once
 from rerank.utils.progress import log, progress
 
-Item = TypeVar("Item")
 FORMAT = "openvino"
 GRAPH, MEASURED = "graph", "measured.json"
-LEAST_TAU = 0.97
-"""Kendall's τ of the rankings in the model's precision and in int8, the mean over queries."""
-MEASURE = "nDCG@10"
-MOST_LOST = 0.005
-"""The part of the measure that int8 may lose, more than by chance: by a standard error."""
-LEAST_GAIN = 1.1
-"""How many times as fast int8 must be."""
-TRIES = 2
-"""Times that a list is scored; the first one may wait for kernels that a process compiles for new lengths."""
-QUERIES, DOCUMENTS = 16, 20
-"""Queries of a sample, and documents of each."""
+LEAST_TAU = 0.97  # Kendall's τ of the rankings, the mean over queries
+MEASURE, MOST_LOST = "nDCG@10", 0.005  # the part of it that int8 may lose, more than by chance: by a standard error
+LEAST_GAIN = 1.1  # how many times as fast int8 must be
+QUERIES, DOCUMENTS = 16, 20  # queries of a sample, and documents of each
 LONG, CHARACTERS = 800, 1500
 """Characters of a topic of Python's help that is taken, at least, and those that are kept of it."""
 
@@ -53,19 +48,35 @@ class Sample(NamedTuple):
     qrels: Judgments
 
 
-class Measured(TypedDict):
-    """How int8 compares; `refused` is why it is not taken, or empty."""
+def export_checkpoint(settings: EncoderSettings, checkpoint: str, folder: Path, form: str, int8: bool) -> Path:
+    """Writes the graph of a checkpoint, or of a cross-encoder on the hub, to a new folder, which it returns.
 
-    refused: str
-    gain: float
-    tau: float
+    `settings` has the pooling, the length of documents and the template of a model that was saved without them; `form`
+    is its format. Raises UserError if the model has no trained head or cannot be exported, and if a package is
+    missing.
+    """
+    check_packages(form, int8)
+    encoder_folder(checkpoint)  # refuses an exported graph
+    trained = open_trained_cross_encoder(checkpoint, settings.pooling, settings.max_doc_tokens, settings.template)
+    model = Reranker(TextScorer(trained, torch.device("cpu"), "float32"), checkpoint)
+    with atomic_write(folder) as tmp:
+        _write_graph(tmp, model, form, int8)
+    return folder
+
+
+def _write_graph(folder: Path, model: Reranker, form: str, int8: bool) -> Reranker:
+    """Writes the folder of a graph and opens it. Raises UserError for a model that cannot be exported."""
+    scorer, weights = model.scorer, model.model
+    assert isinstance(weights, CrossEncoder)  # no graph
+    write_export(folder, model.name, weights, scorer.tokenizer, scorer.max_doc_tokens, form, int8)
+    return Reranker.load(folder, device="cpu")
 
 
 def int8_if_faster(reranker: Reranker, sample: Callable[[], Sample]) -> Reranker:
     """A reranker of an int8 graph, or the given one if that is faster, or better; logs which, and why.
 
-    The graph is made once and kept in the user's cache, under the hash of the model's files. `sample` gives the texts
-    on which int8 is compared with the precision that the model has, float32 or bf16.
+    The graph is made once, in the user's cache. `sample` gives the texts on which int8 is compared with the precision
+    that the model has, float32 or bf16.
     """
     scorer, model, name = reranker.scorer, reranker.model, reranker.name
     if not isinstance(model, CrossEncoder) or scorer.device.type != "cpu":
@@ -81,7 +92,7 @@ def int8_if_faster(reranker: Reranker, sample: Callable[[], Sample]) -> Reranker
     machine = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads(), scorer.precision
     place = user_cache("int8") / short_hash(*file_hashes(name), *settings, FORMAT, *machine)
     make_once(place, "int8 graph", lambda: _make(place, reranker, sample()))
-    measured: Measured = read_json(place / MEASURED, Measured, f"remove {place}")
+    measured = read_json(place / MEASURED, dict[str, Any], f"remove {place}")
     if measured["refused"]:
         log.info(f"{name}: served in {scorer.precision}: {measured['refused']}")
         return reranker
@@ -100,16 +111,16 @@ def _make(place: Path, reranker: Reranker, sample: Sample) -> None:
     with atomic_write(place) as tmp:
         tmp.mkdir()
         try:
-            measured = _compare(reranker, write_graph(tmp / GRAPH, reranker, FORMAT, int8=True), sample)
+            measured = _compare(reranker, _write_graph(tmp / GRAPH, reranker, FORMAT, int8=True), sample)
         except UserError as error:
-            measured = Measured(refused=str(error), gain=0.0, tau=0.0)
+            measured = {"refused": str(error)}
         if measured["refused"]:
             shutil.rmtree(tmp / GRAPH, ignore_errors=True)
         (tmp / MEASURED).write_text(json.dumps(measured), encoding="utf-8")
 
 
-def _compare(exact: Reranker, rounded: Reranker, sample: Sample) -> Measured:
-    """How int8 compares with the model as it is, on the sample, which both score in turn."""
+def _compare(exact: Reranker, rounded: Reranker, sample: Sample) -> dict[str, Any]:
+    """How int8 compares with the model as it is, on the sample; `refused` is why it is not taken, or empty."""
     from scipy.stats import kendalltau  # takes half a second
 
     ratios, taus = [], []
@@ -135,42 +146,25 @@ def _compare(exact: Reranker, rounded: Reranker, sample: Sample) -> Measured:
         error = error if len(before) > 1 else 0.0
         if lost - error > MOST_LOST * mean:
             refused = f"int8 loses {lost:.4f} ± {error:.4f} of {MEASURE} {mean:.4f}, {len(qrels)} queries"
-    return Measured(refused=refused, gain=gain, tau=tau)
+    return {"refused": refused, "gain": gain, "tau": tau}
 
 
 def _timed(model: Reranker, query: str, texts: list[str]) -> tuple[np.ndarray, float]:
-    """The scores of a query's documents, and the seconds that they took."""
-    found = []
-    for _ in range(TRIES):
-        start = time.perf_counter()
-        scores = model.score(query, texts)
-        found.append((scores, time.perf_counter() - start))
-    return found[0][0], min(seconds for _, seconds in found)
+    """The scores of a query's documents, and the seconds that they take."""
+    scores = model.score(query, texts)  # may wait for kernels that a process compiles for new lengths
+    return scores, timeit(lambda: model.score(query, texts), number=1)
 
 
 def texts_of_python() -> Sample:
-    """Texts that every machine has: the topics of Python's `help()`, for a model that is served without a collection.
-
-    A query is the heading of a topic, and its documents are the beginnings of this topic and of the next ones.
-    """
+    """Headings of topics of Python's `help()`, which every machine has, and beginnings of this topic and the next."""
     from pydoc_data.topics import topics
 
     parts = [text.partition("\n***") for _, text in sorted(topics.items())]
     found = [(heading.strip(), body.lstrip("* \n")[:CHARACTERS]) for heading, _, body in parts if len(body) > LONG]
-    chosen = evenly_spaced(range(len(found)), QUERIES)
+    chosen = range(0, len(found), len(found) // QUERIES)[:QUERIES]
     queries = {str(place): found[place][0] for place in chosen}
     documents = {
         str(place): {str(shift): found[(place + shift) % len(found)][1] for shift in range(DOCUMENTS)}
         for place in chosen
     }
     return Sample("Python's help", queries, documents, {})
-
-
-def evenly_spaced(items: Sequence[Item], count: int) -> list[Item]:
-    """`count` of the items, or all if they are fewer.
-
-    >>> evenly_spaced("abcdefg", 3)
-    ['a', 'd', 'g']
-    """
-    places = np.linspace(0, len(items) - 1, min(count, len(items))).round().astype(int)
-    return [items[place] for place in places]
