@@ -39,7 +39,7 @@ STEP, SHIFT = np.float32(1e-4), np.float32(1e-6)
 
 
 class WrittenRun(NamedTuple):
-    """A run: its queries that have candidates, its candidates, and its file's size and hash (`utils.integrity`)."""
+    """A run: its queries that have candidates, its candidates, and the size and hash of its file."""
 
     queries: int
     candidates: int
@@ -59,10 +59,9 @@ class Searcher:
     language: str = ENGLISH
 
     def search(self, queries: Mapping[str, str], depth: int, threads: int | None = None) -> Run:
-        """The best `depth` documents of each query, best first.
+        """The best `depth` documents of each query, best first, by so many threads, or one for each core.
 
-        A query may have any number of terms. `threads` is by default the number of cores. Queries without a result are
-        not in the run, and their number is logged.
+        Queries without a result are not in the run, and their number is logged.
         """
         run = {query_id: scores for query_id, scores in self.search_each(queries, depth, threads) if scores}
         _log_unanswered(len(queries) - len(run), len(queries))

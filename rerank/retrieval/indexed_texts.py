@@ -38,16 +38,13 @@ class IndexedTexts:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """That of the index."""
         return index_identity(self.index)
 
     @property
     def has_documents(self) -> bool:
-        """True: the index has them."""
         return True
 
     def count(self) -> int:
-        """The number of documents of the index."""
         return count_documents(self.index)
 
     def documents(self) -> Iterator[Document]:

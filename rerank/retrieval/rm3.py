@@ -5,6 +5,7 @@ weights and the constants are those of Anserini, whose own RM3 needs an index wi
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from rerank.data.types import Document
 from rerank.retrieval.bm25 import Searcher
 from rerank.retrieval.java import java_class
 from rerank.retrieval.lucene_index import reading
+from rerank.retrieval.words import find_words
 
 DOCUMENTS, TERMS, ORIGINAL_WEIGHT = 10, 10, 0.5
 """Documents that are taken as relevant, words that are added, and the weight of the query's own words."""
@@ -27,20 +29,22 @@ def search_rm3(
     `texts_of` gives the documents of doc_ids. Raises UserError as `searcher`.
     """
     first = searcher.search_one(query, DOCUMENTS)
-    texts = [document.text for document in texts_of(list(first))]
+    words = {document.doc_id: _terms(document.text, searcher) for document in texts_of(list(first))}
     with reading(searcher.index):
-        lucene, analyzers = searcher.lucene, java_class("io.anserini.analysis.AnalyzerUtils")
-        readers = java_class("io.anserini.index.IndexReaderUtils")
-        analyzer, documents = lucene.get_analyzer(), lucene.get_total_num_docs()
-
-        def is_common(term: str) -> bool:
-            return bool(readers.getDF(lucene.reader, term) > MOST_COMMON * documents)
-
-        counts = [_as_dict(analyzers.computeDocumentVector(analyzer, text)) for text in texts]
-        words = analyzers.analyze(analyzer, query)
-        own = [words.get(place) for place in range(words.size())]
-        weights = expanded(own, counts, list(first.values()), is_common)
+        lucene, readers = searcher.lucene, java_class("io.anserini.index.IndexReaderUtils")
+        most = MOST_COMMON * lucene.get_total_num_docs()
+        counts = [Counter(words[doc_id]) for doc_id in first]
+        weights = expanded(
+            _terms(query, searcher),
+            counts,
+            list(first.values()),
+            lambda term: readers.getDF(lucene.reader, term) > most,
+        )
         return {hit.docid: hit.score for hit in lucene.search(_lucene_query(weights), depth)} if weights else {}
+
+
+def _terms(text: str, searcher: Searcher) -> list[str]:
+    return [word.term for word in find_words(text, searcher.language)]
 
 
 def expanded(
@@ -56,10 +60,8 @@ def expanded(
     """
     model: dict[str, float] = {}
     for counts, score in zip(documents, scores, strict=True):
-        usable = {
-            term: n for term, n in counts.items() if 2 <= len(term) <= 20 and term.isalnum() and not is_common(term)
-        }
-        best = _largest(usable)
+        usable = (term for term in counts if 2 <= len(term) <= 20 and term.isalnum() and not is_common(term))
+        best = _largest({term: counts[term] for term in usable})
         for term, count in best.items():
             model[term] = model.get(term, 0.0) + score * count / sum(best.values())
     model = _largest(model)
@@ -84,7 +86,3 @@ def _lucene_query(weights: Mapping[str, float]) -> Any:
         word = java_class(f"{lucene}TermQuery")(java_class("org.apache.lucene.index.Term")("contents", term))
         builder.add(java_class(f"{lucene}BoostQuery")(word, weight), should)
     return builder.build()
-
-
-def _as_dict(counts: Any) -> dict[str, int]:
-    return {term: counts.get(term) for term in counts.keySet().toArray()}

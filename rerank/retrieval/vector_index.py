@@ -39,10 +39,7 @@ VectorIndex = Any
 
 
 def search_index(
-    queries: Mapping[str, np.ndarray],
-    documents: EmbeddingStore,
-    depth: int,
-    index: VectorIndex,
+    queries: Mapping[str, np.ndarray], documents: EmbeddingStore, depth: int, index: VectorIndex
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """As `search_exactly`, among the passages that the index finds: their scores are exact."""
     passages = depth * -(-len(documents.vectors) // len(documents))
@@ -85,27 +82,20 @@ def _make(folder: Path, documents: EmbeddingStore, queries: np.ndarray) -> None:
     unfinished = unfinished_folder(folder)
     unfinished.mkdir(parents=True, exist_ok=True)
     file = unfinished / INDEX
-    lists: Any
-    if file.exists():
-        lists = faiss.read_index(str(file))
+    lists: Any = faiss.read_index(str(file)) if file.exists() else _learn_lists(documents)
+    if lists.ntotal:
         log.info(f"{folder}: goes on after the {lists.ntotal:,} vectors that an interrupted command has indexed")
-    else:
-        lists = _learn_lists(documents)
-        _save(lists, file)
     starts = range(lists.ntotal, len(documents.vectors), VECTORS_AT_ONCE)
-    saved = time.monotonic()
+    saved = 0.0
     for start in progress(starts, len(starts), "indexing vectors"):
-        lists.add(_vectors(documents, slice(start, start + VECTORS_AT_ONCE)))
         if time.monotonic() - saved > SECONDS_BETWEEN_SAVES:
             _save(lists, file)
             saved = time.monotonic()
-    _save(lists, file)
+        lists.add(_vectors(documents, slice(start, start + VECTORS_AT_ONCE)))
     recall = _choose_lists(lists, documents, queries)
     _save(lists, file)
-    log.info(
-        f"{folder}: a search reads {lists.nprobe} of {lists.nlist} lists, and finds {recall:.4f} of the {TOP} most "
-        "similar vectors"
-    )
+    share = f"finds {recall:.4f} of the {TOP} most similar vectors"
+    log.info(f"{folder}: a search reads {lists.nprobe} of {lists.nlist} lists, and {share}")
     write_record(unfinished)
     unfinished.rename(folder)
 
