@@ -4,7 +4,6 @@ Micro-batches are passages of at most N tokens, the longest first.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import Generic, NamedTuple, TypeVar
 
 import torch
@@ -39,17 +38,12 @@ class Packed(NamedTuple):
 
     def take(self, passages: Sequence[int]) -> "Packed":
         """These passages, in this order; their documents keep their numbers."""
-        chosen = torch.tensor(passages)
-        lengths = self.lengths()
-
-        def taken(tokens: Tensor) -> Tensor:
-            parts = tokens.split(lengths)
-            return torch.cat([parts[passage] for passage in passages])
-
+        chosen, bounds = torch.tensor(passages), self.offsets.tolist()
+        tokens = torch.cat([torch.arange(bounds[passage], bounds[passage + 1]) for passage in passages])
         return Packed(
-            taken(self.input_ids),
-            None if self.token_types is None else taken(self.token_types),
-            torch.tensor([0, *accumulate(lengths[passage] for passage in passages)]),
+            self.input_ids[tokens],
+            None if self.token_types is None else self.token_types[tokens],
+            torch.cat([torch.zeros(1, dtype=torch.int64), self.offsets.diff()[chosen].cumsum(0)]),
             self.documents[chosen],
             None if self.seeds is None else self.seeds[chosen],
         )
@@ -76,7 +70,7 @@ def to_device(values: Tensor, device: torch.device) -> Tensor:
 
 def join_packed(parts: Sequence[Packed]) -> Packed:
     """The passages of all parts, in order; documents are numbered on from part to part. On the CPU, without seeds."""
-    lengths = [part.offsets.diff() for part in parts]
+    lengths = torch.cat([part.offsets.diff() for part in parts])
     documents, before = [], 0
     for part in parts:
         documents.append(part.documents + before)
@@ -84,7 +78,7 @@ def join_packed(parts: Sequence[Packed]) -> Packed:
     return Packed(
         torch.cat([part.input_ids for part in parts]),
         None if parts[0].token_types is None else torch.cat([part.token_types for part in parts]),  # type: ignore[misc]
-        torch.cat([torch.zeros(1, dtype=torch.int64), torch.cat(lengths).cumsum(0)]),
+        torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)]),
         torch.cat(documents),
     )
 
@@ -110,10 +104,7 @@ class Batch(NamedTuple, Generic[Inputs]):
         return flat.new_zeros(mask.shape).masked_scatter(mask, flat)
 
     def grades(self) -> Tensor:
-        """What NDCG takes as grades: the labels; a teacher's scores are scaled to 0 to 1 in each list, all equal to 0.
-
-        NDCG is then 1 for the teacher's order.
-        """
+        """NDCG's grades: the labels; a teacher's scores are scaled to 0 to 1 in each list, all equal to 0."""
         if not self.scored:
             return self.labels
         lowest = self.labels.masked_fill(~self.mask, torch.inf).amin(dim=1, keepdim=True)
@@ -128,16 +119,11 @@ Pairs = Sequence[tuple[str, str]]
 def make_batch(
     lists: Sequence[Candidates], inputs_of: Callable[[Pairs], Inputs], scored: bool = False
 ) -> Batch[Inputs]:
-    """The batch of these lists; `inputs_of` builds the inputs of (query_id, doc_id) pairs.
-
-    `scored` is whether the labels are a teacher's scores.
-    """
-    longest = max(len(candidates.doc_ids) for candidates in lists)
-    labels = torch.zeros(len(lists), longest)
-    mask = torch.zeros(len(lists), longest, dtype=torch.bool)
-    for row, candidates in enumerate(lists):
-        labels[row, : len(candidates.labels)] = torch.tensor(candidates.labels, dtype=torch.float32)
-        mask[row, : len(candidates.labels)] = True
+    """The batch of these lists; `inputs_of` builds the inputs of (query_id, doc_id) pairs."""
+    lengths = torch.tensor([len(candidates.doc_ids) for candidates in lists])
+    mask = torch.arange(int(lengths.max())) < lengths[:, None]
+    labels = torch.zeros(mask.shape)
+    labels[mask] = torch.tensor([label for candidates in lists for label in candidates.labels], dtype=torch.float32)
     pairs = [(candidates.query_id, doc_id) for candidates in lists for doc_id in candidates.doc_ids]
     first_scores = [score for candidates in lists for score in candidates.first_scores]
     return Batch(

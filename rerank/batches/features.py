@@ -26,12 +26,10 @@ class FeatureList(NamedTuple):
 
     @property
     def query_id(self) -> str:
-        """The query's id."""
         return self.features.query_ids[self.query]
 
     @property
     def doc_ids(self) -> tuple[str, ...]:
-        """The ids of its documents, in the file's order."""
         return self.features.doc_ids(self.query)
 
 

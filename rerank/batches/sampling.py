@@ -17,11 +17,8 @@ def sample_list(candidates: Candidates, relevant: Count, non_relevant: Count, rn
     order. A query with fewer documents gives all of them.
     """
     labels = np.asarray(candidates.labels)
-    chosen = rng.permutation(
-        np.concatenate(
-            [_draw(np.flatnonzero(labels >= 1), relevant, rng), _draw(np.flatnonzero(labels < 1), non_relevant, rng)]
-        )
-    )
+    drawn = [_draw(labels >= 1, relevant, rng), _draw(labels < 1, non_relevant, rng)]
+    chosen = rng.permutation(np.concatenate(drawn))
     return Candidates(
         candidates.query_id,
         tuple(candidates.doc_ids[i] for i in chosen),
@@ -30,7 +27,8 @@ def sample_list(candidates: Candidates, relevant: Count, non_relevant: Count, rn
     )
 
 
-def _draw(indices: np.ndarray, count: Count, rng: np.random.Generator) -> np.ndarray:
+def _draw(possible: np.ndarray, count: Count, rng: np.random.Generator) -> np.ndarray:
+    indices = np.flatnonzero(possible)
     if count == "all" or count >= len(indices):
         return indices
     return rng.choice(indices, size=count, replace=False)
@@ -39,7 +37,7 @@ def _draw(indices: np.ndarray, count: Count, rng: np.random.Generator) -> np.nda
 def epoch_lists(
     trainable: Sequence[Candidates], epoch: int, lists: Count, relevant: Count, non_relevant: Count, seed: int
 ) -> list[Candidates]:
-    """The `lists` training lists of an epoch (counted from 0), of the queries of `epoch_queries`."""
+    """The training lists of an epoch (counted from 0), of the queries of `epoch_queries`."""
     return [
         sample_list(trainable[query], relevant, non_relevant, np.random.default_rng([seed, 1, place]))
         for place, query in epoch_queries(len(trainable), epoch, lists, seed)

@@ -125,7 +125,6 @@ class Collection:
 
     @functools.cached_property
     def queries(self) -> dict[str, str]:
-        """query_id to text, of every query, judged or not."""
         return read_queries(self.queries_file) if self.queries_file else self.origin.queries
 
     @property

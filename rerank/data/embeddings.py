@@ -46,12 +46,11 @@ class EmbeddingStore:
     @functools.cached_property
     def lengths(self) -> np.ndarray:
         """(passages,) float32: the length of each vector."""
-        squares = np.empty(len(self.vectors), np.float32)
-        for rows in slices_of(len(squares)):
-            np.einsum("ij,ij->i", self.vectors[rows], self.vectors[rows], out=squares[rows])
+        lengths = np.empty(len(self.vectors), np.float32)
+        for rows in slices_of(len(lengths)):
+            np.einsum("ij,ij->i", self.vectors[rows], self.vectors[rows], out=lengths[rows])
             release(self.vectors)
-        lengths: np.ndarray = np.sqrt(squares)
-        return lengths
+        return np.sqrt(lengths, out=lengths)
 
     def similarity(self, queries: np.ndarray, rows: Rows) -> np.ndarray:
         """(queries, passages) float32: the similarities of (queries, dimensions) float32 vectors and some passages."""
@@ -64,10 +63,6 @@ class EmbeddingStore:
     def vectors_of(self, number: int) -> np.ndarray:
         """The vectors of document `number`, from 0: (passages, dimensions)."""
         return self.vectors[self.offsets[number] : self.offsets[number + 1]]
-
-    def doc_id(self, number: int) -> str:
-        """The id of document `number`, from 0."""
-        return self.ids.id_of(number)
 
     def numbers(self, doc_ids: Iterable[str]) -> dict[str, int]:
         """The numbers of those of the documents that have a vector."""
@@ -147,7 +142,7 @@ def _encoded(documents: Sequence[Document], encode: Encode) -> dict[str, np.ndar
             "numbers: choose another encoder"
         )
     parts = np.split(vectors, passages.cumsum()[:-1])
-    return {document.doc_id: part for document, part in zip(documents, parts, strict=True)}
+    return dict(zip((document.doc_id for document in documents), parts, strict=True))
 
 
 def _rows(store: Ragged) -> np.ndarray:

@@ -38,10 +38,7 @@ SIZES = "sizes.bin"
 
 
 def map_bytes(path: Path, kind: Any) -> np.ndarray:
-    """The numbers of a file without a header, memory-mapped.
-
-    Raises ValueError for a file that ends inside a number, and OSError for one that cannot be opened.
-    """
+    """The numbers of a file without a header, memory-mapped."""
     if not path.stat().st_size:  # nothing can be mapped of an empty file
         return np.zeros(0, kind)
     return np.asarray(np.memmap(path, dtype=kind, mode="r"))
@@ -68,16 +65,12 @@ def release(array: np.ndarray | None) -> None:
 
 
 def slices_of(items: int) -> Iterator[slice]:
-    """Slices of ITEMS_AT_ONCE items, so that an array of any size is read in bounded memory."""
+    """Slices by which an array of any size is read in bounded memory."""
     return (slice(first, min(first + ITEMS_AT_ONCE, items)) for first in range(0, items, ITEMS_AT_ONCE))
 
 
 class RepeatedIdError(ValueError):
-    """An id that occurs twice; `row` is where it occurs the second time."""
-
-    def __init__(self, doc_id: str, row: int) -> None:
-        super().__init__(f"{doc_id!r} occurs a second time")
-        self.row = row
+    """An id that occurs twice, and the row where it occurs the second time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +117,7 @@ def make_id_table(ids: pa.LargeStringArray) -> IdTable:
     table = IdTable(ids, hashes, rows)
     for row in np.sort(rows[1:][hashes[1:] == hashes[:-1]]).tolist():
         if table[table.id_of(row)] != row:
-            raise RepeatedIdError(table.id_of(row), row)
+            raise RepeatedIdError(f"{table.id_of(row)!r} occurs a second time", row)
     return table
 
 
@@ -136,7 +129,7 @@ class Ragged(NamedTuple):
     """Values of documents: row i has `values[offsets[i]:offsets[i + 1]]`, `numbers[i]` and the id `ids.id_of(i)`.
 
     offsets: (documents + 1,) int64; numbers: (documents,) int64. Values of several dimensions are flat here: offsets
-    count along the first one. All arrays are memory-mapped.
+    count along the first one. All are memory-mapped.
     """
 
     values: np.ndarray

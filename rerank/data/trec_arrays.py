@@ -50,8 +50,10 @@ class TrecArrays(Mapping[str, dict[str, Number]], Generic[Number]):
 
     def doc_ids_of(self, query_ids: Iterable[str], depth: int) -> Texts:
         """The distinct ids of the first `depth` documents of these queries, sorted."""
-        rows = (self.rows[self._lines_of(query_id)][:depth] for query_id in query_ids if query_id in self)
-        return Texts(self.ids.take(from_numpy(np.flatnonzero(_used(rows, len(self.ids))))))
+        used = np.zeros(len(self.ids), bool)
+        for query_id in self.numbers.keys() & query_ids:
+            used[self.rows[self._lines_of(query_id)][:depth]] = True
+        return Texts(self.ids.take(from_numpy(np.flatnonzero(used))))
 
     def to_dict(self) -> dict[str, dict[str, Number]]:
         """The same as dictionaries, which share the texts of the ids."""
@@ -93,7 +95,8 @@ def read_run_arrays(
         rows[size : size + len(best)], scores[size : size + len(best)] = rows[best], scores[best]
         size += len(best)
     begins[-1] = size
-    used = _used([rows[:size]], len(ids))
+    used = np.zeros(len(ids), bool)
+    used[rows[:size]] = True
     rows = (np.cumsum(used, dtype=np.int32) - 1)[rows[:size]]
     return TrecArrays(numbers, begins, rows, scores[:size], ids.take(from_numpy(np.flatnonzero(used))))
 
@@ -112,14 +115,6 @@ def read_qrels_arrays(path: str | Path) -> TrecArrays[int]:
     kept = np.sort(firsts)
     begins = np.searchsorted(queries[kept], np.arange(len(numbers) + 1))
     return TrecArrays(numbers, begins, rows[kept], grades[kept], ids)
-
-
-def _used(rows: Iterable[np.ndarray], count: int) -> np.ndarray:
-    """Which of `count` ids are in these rows: (count,) bool."""
-    used = np.zeros(count, bool)
-    for some in rows:
-        used[some] = True
-    return used
 
 
 def _wanted(table: pa.Table, query_ids: Container[str]) -> pa.Table:

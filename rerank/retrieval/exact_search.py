@@ -74,6 +74,6 @@ def _best(scores: np.ndarray, rows: np.ndarray, depth: int, documents: Embedding
     (above,), (tied,) = np.nonzero(scores > least), np.nonzero(scores == least)
     wanted = depth - len(above)
     if wanted < len(tied):
-        tied = np.array(heapq.nlargest(wanted, tied.tolist(), key=lambda place: documents.doc_id(int(rows[place]))))
+        tied = np.array(heapq.nlargest(wanted, tied.tolist(), key=lambda place: documents.ids.id_of(int(rows[place]))))
     kept = np.concatenate([above, tied])
     return scores[kept], rows[kept]

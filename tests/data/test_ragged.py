@@ -157,4 +157,4 @@ def test_the_first_id_that_occurs_a_second_time_is_named(doc_ids, hashed, monkey
     monkeypatch.setattr(ragged, "_hash", hashed)
     with pytest.raises(RepeatedIdError, match="'c' occurs a second time") as caught:
         table_of(doc_ids)
-    assert caught.value.row == 3
+    assert caught.value.args[1] == 3

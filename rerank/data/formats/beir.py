@@ -17,7 +17,6 @@ from rerank.data.collections import register
 from rerank.data.folds import Judged, merge_splits
 from rerank.data.queries import read_queries
 from rerank.data.text_lines import check_id, parse_object, read_objects, size_of, text_under
-from rerank.data.trec import read_qrels
 from rerank.data.types import Document, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.files import kept_hash, short_hash, user_cache
@@ -80,10 +79,7 @@ class BeirFolder:
 
     @functools.cached_property
     def queries(self) -> dict[str, str]:
-        """The texts of all queries, in the order of queries.jsonl.
-
-        Raises UserError for a malformed line and for a judged query that is not in queries.jsonl.
-        """
+        """As `read_queries`; raises UserError for a judged query that is not in queries.jsonl, too."""
         self._check_files(QUERIES)
         path = self._folder / QUERIES
         queries = read_queries(path, self.id_key, self.text_key)
@@ -101,7 +97,6 @@ class BeirFolder:
 
     @property
     def has_documents(self) -> bool:
-        """True: opening has checked it."""
         return True
 
     def expect_judgments(self) -> None:
@@ -112,13 +107,11 @@ class BeirFolder:
             return sum(1 for _ in lines)
 
     def documents(self) -> Iterator[Document]:
-        """Every document. Raises UserError for a malformed line or an id that occurs twice."""
         _ = self._offsets  # finds an id that occurs twice; a set of all ids of a large file would fill the memory
         for _, _, document in self._records(self._corpus):
             yield document
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
-        """These documents, in the order asked. Raises UserError for an id that is not in corpus.jsonl."""
         path = self._corpus
         try:
             offsets = self._offsets(doc_ids)
@@ -163,7 +156,7 @@ class BeirFolder:
         try:
             return open_ragged(folder, "offsets", np.int64, fill)
         except RepeatedIdError as error:
-            place, _, doc_id = next(itertools.islice(self._lines(), error.row, None))
+            place, _, doc_id = next(itertools.islice(self._lines(), error.args[1], None))
             raise _repeated(place, doc_id) from None
 
     def _lines(self) -> Iterator[tuple[str, int, str]]:
@@ -189,7 +182,6 @@ class BeirFolder:
         return f"an object with {self.id_key} and {self.text_key} on one line"
 
     def _check_files(self, *names: str) -> None:
-        """Raises UserError, with the expected layout, if one of the files is missing."""
         missing = [name for name in names if not (self._folder / name).is_file()]
         if missing:
             raise UserError(
@@ -221,8 +213,8 @@ def _repeated(place: str, doc_id: str) -> UserError:
 def _read_judgments(folder: Path, source: str) -> Judged:
     """All judgments that are used, and the published split: it needs test.tsv, which must exist, and train.tsv.
 
-    Notes name the files in qrels/ that are not used. Raises UserError for a malformed file, and if all training queries
-    are in another file too.
+    A note names the files in qrels/ that are not used. Raises UserError for a malformed file, and if all training
+    queries are in another file too.
     """
     published = (folder / FILES["train"]).is_file()
     files = {part: folder / name for part, name in FILES.items() if published or part == "test"}
@@ -235,8 +227,7 @@ def _read_judgments(folder: Path, source: str) -> Judged:
 
 
 def _read_qrels(file: Path) -> Judgments:
-    if size_of(file) < LARGE_QRELS:
-        return read_qrels(file)
     from rerank.data.trec_arrays import read_qrels_arrays  # loads pyarrow
 
-    return read_qrels_arrays(file)
+    arrays = read_qrels_arrays(file)
+    return arrays if size_of(file) >= LARGE_QRELS else arrays.to_dict()

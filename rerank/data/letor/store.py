@@ -145,10 +145,9 @@ def _write_documents(folder: Path, files: Mapping[str, Path]) -> dict[str, tuple
 
 
 class _Documents:
-    """The documents of the files read so far.
+    """The documents of the files read so far, the index and the value of each feature in two files.
 
-    The features that their lines have are in two files, the index and the value of each: how many features a row needs
-    is known at the end. `first_lines` has the file and the line of the first document of each query.
+    How many features a row needs is known at the end. `first_lines` has the place of the first document of each query.
     """
 
     def __init__(self, columns: BinaryIO, values: BinaryIO) -> None:
@@ -163,11 +162,10 @@ class _Documents:
         self.query: str | None = None
 
     @property
-    def width(self) -> int:
+    def width(self) -> int:  # of a row
         return self.last_feature - self.first_feature + 1
 
     def read(self, path: Path) -> tuple[str, ...]:
-        """Adds the documents of a file; returns the ids of its queries."""
         queries, rows, number = len(self.starts), self.rows, 0
         self.query = None
         what, count = f"reading {path.parent.name}/{path.name}", -(-size_of(path) // BLOCK)
