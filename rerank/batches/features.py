@@ -38,12 +38,10 @@ class Vectors(NamedTuple):
 
     features: Tensor
 
-    def seeded(self, document_seeds: Tensor) -> "Vectors":
-        """The same: the network has no dropout."""
+    def seeded(self, document_seeds: Tensor) -> "Vectors":  # the network has no dropout
         return self
 
     def to(self, device: torch.device) -> "Vectors":
-        """The same on another device."""
         return Vectors(self.features.to(device))
 
 

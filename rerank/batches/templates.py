@@ -1,8 +1,7 @@
 """The tokens around a (query, passage) pair: special ones that a tokenizer adds, or those of a template given as text.
 
 Such a text is "Query: {query} Document: {document}", for models that were trained with a prompt. Queries and documents
-are tokenised once and by themselves, and cut at tokens. The template is therefore taken apart into tokens, so that the
-parts put together are what the tokenizer gives for the whole text.
+are tokenised by themselves, and cut at tokens; put together, the parts are what the tokenizer gives for the whole text.
 """
 
 import json
@@ -112,11 +111,10 @@ def check_text_template(text: str, flag: str = "--encoder.template") -> None:
 def text_template(tokenizer: Any, text: str) -> PairTemplate:
     """The template that gives the tokens of `text` with a query and a passage in it.
 
-    A space before a placeholder belongs to the first word of the query or document where the tokenizer says so
-    (byte-level BPE), and the end of a query or passage may merge with what follows it ("?" and a line break are one
-    token of many vocabularies). Both are found out with the pairs of QUERIES and DOCUMENTS, and special tokens are
-    added as the tokenizer does around any text. Raises UserError for other placeholders, and if query and document
-    cannot be told apart from the text around them.
+    A space before a placeholder may belong to the first word of the query or document (byte-level BPE), and the end of
+    a query or passage may merge with what follows it ("?" and a line break are one token of many vocabularies). Both
+    are found out with the pairs of QUERIES and DOCUMENTS. Raises UserError for other placeholders, and if query and
+    document cannot be told apart from the text around them.
     """
     check_text_template(text)
     for template in _candidates(tokenizer, text):
@@ -171,7 +169,7 @@ def _parts(text: str) -> tuple[str, str, str]:
 
 
 def _candidates(tokenizer: Any, text: str) -> Iterator[PairTemplate]:
-    """The ways to take a template apart: a space may belong to the query or the document, or their ends may merge."""
+    """The ways to take a template apart: a space may belong to the query or the document."""
     before, middle, after = _parts(text)
     query, document = WORDS
     whole = tokenizer(fill(text, query, document))
@@ -192,11 +190,10 @@ def _candidates(tokenizer: Any, text: str) -> Iterator[PairTemplate]:
 
 
 def _seam(tokenizer: Any, following: str, closing: tuple[int, ...]) -> Seam | None:
-    """A function of the tokens of a text: the same tokens as the tokenizer gives them before `following`.
+    """The seam of any text with `following`, behind which the ids `closing` come.
 
-    It returns the tokens to keep, and those of the end of the text, of `following` and of the ids `closing`; or None if
-    no end of the text can be tokenised by itself. There is no function if nothing can merge with `following`, because
-    it is empty or begins with a special token.
+    None if nothing can merge with `following`, because it is empty or begins with a special token. A text of which no
+    end can be tokenised by itself is not merged.
     """
     first = tokenise([following], tokenizer)[0][:1]
     if not first or first[0] in tokenizer.added_tokens_decoder:
@@ -214,8 +211,6 @@ def _seam(tokenizer: Any, following: str, closing: tuple[int, ...]) -> Seam | No
             ids = joined(tuple(int(token) for token in tokens[kept:])) if len(tokens) else None
             if ids is not None:
                 return tokens[:kept], ids
-            if not kept:
-                break
         return None
 
     return join

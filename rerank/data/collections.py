@@ -173,7 +173,7 @@ class Collection:
 
 
 def open_collection(source: str, queries: str | Path = "") -> Collection:
-    """Opens a collection; reads no query or document yet. `queries` is a file that replaces the collection's queries.
+    """Opens a collection and reads nothing yet; `queries` is a file that replaces the collection's queries.
 
     Raises UserError if no reader opens the source.
     """
@@ -181,11 +181,7 @@ def open_collection(source: str, queries: str | Path = "") -> Collection:
 
 
 def queries_to_search(collection: Collection) -> dict[str, str]:
-    """The queries that a first stage retrieves for, in the collection's order.
-
-    They are the judged queries and those of the official folds; every query, if the collection has no judgments or its
-    queries come from a file.
-    """
+    """The queries that a first stage retrieves for: those of an experiment, or all of a file of queries."""
     return collection.queries if collection.queries_file else queries_to_train(collection)
 
 

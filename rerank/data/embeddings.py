@@ -123,12 +123,10 @@ def open_embeddings(
 
 def _known(documents: Sequence[Document], kept: Ragged) -> dict[str, np.ndarray]:
     """doc_id -> the vectors of those of the documents that a store has with the same text."""
-    vectors, found = _rows(kept), {}
-    for document in documents:
-        row = kept.ids.get(document.doc_id)
-        if row is not None and kept.numbers[row] == _text_hash(document):
-            found[document.doc_id] = vectors[kept.offsets[row] : kept.offsets[row + 1]]
-    return found
+    rows = {document.doc_id: (kept.ids.get(document.doc_id, -1), _text_hash(document)) for document in documents}
+    same = {doc_id: row for doc_id, (row, text) in rows.items() if row >= 0 and kept.numbers[row] == text}
+    vectors = _rows(kept)
+    return {doc_id: vectors[kept.offsets[row] : kept.offsets[row + 1]] for doc_id, row in same.items()}
 
 
 def _encoded(documents: Sequence[Document], encode: Encode) -> dict[str, np.ndarray]:

@@ -24,7 +24,7 @@ Labels = Literal["judgments", "scores"]
 
 
 class ListLine(TypedDict, total=False):
-    """A line of a file; it has one of the first two keys, one of the next two, and the last one."""
+    """A line of a file: see LIST_LINE."""
 
     query_id: str
     query: str

@@ -162,7 +162,7 @@ def check_common(
 def examples(query_ids: Iterable[str]) -> str:
     """The first few of some query ids, for a message."""
     first = list(query_ids)
-    return ", ".join(first[:3]) + (", …" if len(first) > 3 else "") if first else "none"
+    return ", ".join([*first[:3], *["…"] * (len(first) > 3)]) or "none"
 
 
 def _check_names(path: str | Path, *names: str) -> None:

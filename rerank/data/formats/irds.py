@@ -56,7 +56,7 @@ class IrDataset:
 
     @functools.cached_property
     def judged(self) -> Judged:
-        """The judgments, and the published split or the folds of the subsets fold1, fold2, … below the id."""
+        """Their folds are the published split, or the subsets fold1, fold2, … below the id."""
         if self._split:
             tested, parent = self._split["test"], f"{self.source}/test"
             notes = [f"{self.source}: no judged queries in {parent}, so those of {tested} test"] * (tested != parent)
@@ -91,10 +91,7 @@ class IrDataset:
             yield from map(_document, library().load(self.source).docs_iter())
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
-        """These documents, in the order asked; ir_datasets builds its own store on the first call.
-
-        Raises UserError if the documents are missing and for an unknown id.
-        """
+        """These documents, in the order asked; ir_datasets builds its own store on the first call."""
         self._check_documents()
         with error_in_one_line(self.source, "docs", self._handler):
             store = self._handler.docs_store()
@@ -103,10 +100,8 @@ class IrDataset:
                 docs = store.get_many(requested)
                 for doc_id in requested:
                     if doc_id not in docs:
-                        raise UserError(
-                            f"{self.source}: has no document {doc_id}; the run, judgments or lists come from another "
-                            "collection"
-                        )
+                        message = "the run, judgments or lists come from another collection"
+                        raise UserError(f"{self.source}: has no document {doc_id}; {message}")
                     yield _document(docs[doc_id])
 
     def parse_sgml(self, doc_id: str, sgml: str) -> Document:
@@ -172,14 +167,12 @@ def _has(dataset: Any, part: str) -> bool:
 
 
 def _read_queries(source: str) -> dict[str, str]:
-    """The default text of each query."""
     dataset = library().load(source)
     with error_in_one_line(source, "queries", dataset.queries_handler()):
         return {query.query_id: query.default_text() for query in dataset.queries_iter()}
 
 
 def _read_qrels(source: str) -> Qrels:
-    """The judgments; {} if ir_datasets has none for the id."""
     dataset, qrels = library().load(source), Qrels()
     if _has(dataset, "qrels"):
         with error_in_one_line(source, "qrels", dataset.qrels_handler()):

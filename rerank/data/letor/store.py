@@ -69,7 +69,7 @@ class FeatureSet:
 
 
 class Facts(TypedDict):
-    """facts.json of a store: see `Store`."""
+    """facts.json: see `Store`."""
 
     query_ids: dict[str, tuple[str, ...]]
     checksums: dict[str, str]
