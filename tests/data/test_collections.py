@@ -10,7 +10,7 @@ from rerank.data import collections
 from rerank.data.collections import open_collection, queries_to_search
 from rerank.data.formats import beir
 from rerank.data.formats.beir import BeirFolder
-from rerank.utils import resumable
+from rerank.utils import integrity
 from rerank.utils.errors import UserError
 from tests.support import robust04_standin as standin
 from tests.support.paths import ROOT
@@ -107,7 +107,7 @@ def test_the_places_of_the_documents_of_a_large_collection_are_kept(large, tmp_p
 
 
 def test_places_that_were_interrupted_are_found_again(large, tmp_path, monkeypatch):
-    monkeypatch.setattr(resumable, "SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr(integrity, "SECONDS_BETWEEN_SAVES", 0.0)
     collection, record = open_collection(str(large)), BeirFolder._document
 
     def interrupt(self, line, where):

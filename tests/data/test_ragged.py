@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rerank.data import arrow, ragged
 from rerank.data.ragged import RepeatedIdError, make_id_table, open_ragged, write_array
-from rerank.utils import resumable
+from rerank.utils import integrity
 from rerank.utils.errors import UserError
 
 DOCUMENTS = {f"d{number:03}": np.arange(number % 7 * 2, dtype=np.float32) + number for number in range(300)}
@@ -65,7 +65,7 @@ def test_an_interrupted_store_goes_on_and_is_the_same_byte_for_byte(tmp_path, mo
     with pytest.raises(KeyboardInterrupt):
         opened(tmp_path / "cut", stop="d150")
     assert [path.name for path in (tmp_path / "cut").iterdir()] == ["vectors.lock"]  # nothing was saved yet
-    monkeypatch.setattr(resumable, "SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr(integrity, "SECONDS_BETWEEN_SAVES", 0.0)
     for stop in ("d150", "d280"):
         with pytest.raises(KeyboardInterrupt):
             opened(tmp_path / "cut", stop=stop)
