@@ -4,7 +4,7 @@
 
 draws so many judged queries of each collection, a folder in BEIR's layout, fits the stages of `rerank fit` on them, and
 measures each stage, and the one that these queries choose, on all other judged queries. A row has the mean over the
-draws, and their number where there are fewer than asked for. What is in the folder already is not fitted again.
+draws; `--figure FILE.svg` draws some of the columns. What is in the folder already is not fitted again.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import random
 import shutil
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import rerank
 from rerank.config import OutputSettings
@@ -19,10 +20,16 @@ from rerank.data.collections import open_collection
 from rerank.data.types import Qrels
 from rerank.evaluation.tables.table import aligned
 from rerank.pipelines.folder import is_pipeline, read_evidence
+from rerank.reports.charts.drawing import colour, draw_figure, save
 
 MEASURE = "nDCG@20"
 FEWEST_LEFT = 20
 """Judged queries that are left to measure on, at least."""
+DRAWN = {"chosen": "rerank fit", "neighbours": "neighbours", "late": "late interaction", "bm25": "BM25"}
+"""Column -> its label in the figure."""
+
+Means = dict[int, dict[str, float]]
+"""Number of judged queries -> column -> mean over the draws."""
 
 
 def write_split(source: Path, target: Path, qrels: Qrels, train: set[str]) -> None:
@@ -50,24 +57,42 @@ def means_of(source: Path, size: int, draw: int, encoder: str, folder: Path) -> 
     return {row["name"]: row["mean"] for row in evidence["stages"]} | {"chosen": evidence["nested"]["mean"]}
 
 
+def draw_curves(figure: Any, curves: dict[str, Means]) -> None:
+    """A panel for each collection, with a line for each of DRAWN."""
+    figure.set_size_inches(2.8 * len(curves), 2.8)
+    panels = figure.subplots(1, len(curves), squeeze=False)[0]
+    for axes, (name, means) in zip(panels, curves.items(), strict=True):
+        for number, (column, label) in enumerate(DRAWN.items()):
+            values = [of_size[column] for of_size in means.values()]
+            axes.plot(list(means), values, color=colour(number), marker=".", label=label)
+        axes.set_title(name)
+        axes.set_xlabel("judged queries")
+    panels[0].set_ylabel(MEASURE)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=len(DRAWN))
+
+
 def main() -> None:
     """Prints a table for each collection."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("collections", nargs="+", type=Path, help="folders in BEIR's layout")
     parser.add_argument("--encoder", required=True)
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--sizes", nargs="+", type=int, default=[10, 30, 100, 200])
+    parser.add_argument("--sizes", nargs="+", type=int, default=[10, 30, 60, 100, 200])
     parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--figure", type=Path)
     args = parser.parse_args()
+    curves: dict[str, Means] = {}
     for source in args.collections:
         judged = sum(bool(of) for of in open_collection(str(source)).qrels.values())
-        rows: list[list[str]] = []
+        curves[source.name] = {}
         for size in (size for size in args.sizes if size <= judged - FEWEST_LEFT):
             draws = [means_of(source, size, draw, args.encoder, args.folder) for draw in range(args.draws)]
-            names = list(draws[0])
-            rows = rows or [["queries", *names]]
-            rows.append([str(size), *(f"{fmean(means[name] for means in draws):.4f}" for name in names)])
-        print(f"{source.name}: {MEASURE}, mean of {args.draws} draws\n\n{aligned(rows)}\n", flush=True)
+            curves[source.name][size] = {name: fmean(means[name] for means in draws) for name in draws[0]}
+        rows = [[str(size), *(f"{mean:.4f}" for mean in of.values())] for size, of in curves[source.name].items()]
+        heads = ["queries", *next(iter(curves[source.name].values()))]
+        print(f"{source.name}: {MEASURE}, mean of {args.draws} draws\n\n{aligned([heads, *rows])}\n", flush=True)
+    if args.figure:
+        save(draw_figure(draw_curves, curves), args.figure)
 
 
 if __name__ == "__main__":
