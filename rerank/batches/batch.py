@@ -1,7 +1,4 @@
-"""Batch: packed inputs without padding documents, and the (lists, documents) grid that losses work on.
-
-Micro-batches are passages of at most N tokens, the longest first.
-"""
+"""Batch: packed inputs without padding documents, and the (lists, documents) grid that losses work on."""
 
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
