@@ -59,6 +59,7 @@ def run_sweep(
 
     `flags` apply to all cells; `config` and `fold` replace those of the grid. Raises UserError before any training.
     """
+    expect_engine(engine)
     fold_of_grid, configs = read_grid(path, flags, config)
     fold = fold or fold_of_grid
     for cell in configs:
@@ -82,9 +83,8 @@ def train_side_by_side(
 ) -> tuple[list[Shared], list[tuple[Job, str]]]:
     """Trains the unfinished folds of experiments, on this machine or the Ray cluster `engine` (see `work_on_ray`).
 
-    Returns what each experiment shares, and the folds that failed, with the reason; they do not stop the others. On
-    this machine there is by default a worker for each GPU, else each core; where the settings do not choose a GPU
-    themselves, each worker has one of its own. Raises UserError as `train_folds` does.
+    Returns what each experiment shares, and the folds that failed, with the reason. On this machine there is by default
+    a worker for each GPU, which has it alone unless the settings choose one, else for each core.
     """
     expect_engine(engine)
     shared = _prepare_shared(configs, fold)

@@ -46,16 +46,6 @@ def test_the_judged_queries_are_searched_and_all_where_none_is_judged(here, caps
     assert judged == {query_id: every[query_id] for query_id in judged}
 
 
-def test_a_run_of_all_queries_serves_judgments_that_come_later(here):
-    (here / "towns" / "qrels").rename(here / "later")
-    add_query("towns", "q99", "amber")
-    shutil.rmtree(here / "runs")
-    main(["retrieve", "--collection", "towns"])
-    (here / "later").rename(here / "towns" / "qrels")
-    main(command("--fold", "1"))
-    assert "q99" in read_run("runs/towns/bm25.run")
-
-
 def test_training_without_judgments_is_refused_before_anything_is_retrieved(here, capsys):
     shutil.rmtree(here / "towns" / "qrels")
     shutil.rmtree(here / "runs")
