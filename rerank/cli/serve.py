@@ -72,6 +72,8 @@ def serve(
     from rerank.serving.server import address_of, open_socket, read_keys, serve_until_interrupted
     from rerank.serving.service import Service
 
+    if max_documents > max_queue:
+        raise UserError(f"--max-documents {max_documents}: one request would not fit into the queue of {max_queue}")
     limits = Limits(max_body_mib * 2**20, max_documents, max_queue)
     keys = read_keys(api_key_file) if api_key_file else ()
     name, metrics = default_name(model), Metrics()

@@ -38,8 +38,10 @@ def read_keys(path: Path) -> tuple[str, ...]:
     expected = "expected a key on each line, of printable ASCII characters"
     try:
         keys = [line.strip() for line in path.read_text(encoding="ascii").strip().splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"--api-key-file {path}: cannot be read ({error}); {expected}") from error
+    except OSError as error:
+        raise UserError(f"--api-key-file {path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"--api-key-file {path}: {error}; {expected}") from error
     if not keys or not all(key and key.isprintable() and " " not in key for key in keys):
         raise UserError(f"--api-key-file {path}: {expected}")
     return tuple(keys)

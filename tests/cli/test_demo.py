@@ -51,6 +51,4 @@ def test_the_re_ranker_beats_bm25_because_of_what_it_learned(tmp_path, monkeypat
     qrels = {q: judged for q, judged in read_qrels(tmp_path / "towns" / "qrels.txt").items() if q in run}
     ours, theirs = (sum(evaluate(qrels, r, ["nDCG@10"])["nDCG@10"].values()) / len(qrels) for r in (run, bm25))
     assert ours > theirs + 0.2
-    assert (
-        compare_files([folder.fold("3").test_run], fold="3").evaluation.queries.averaged_over == "20 queries of fold 3"
-    )
+    assert compare_files([folder.fold("3").test_run], fold="3").queries.averaged_over == "20 queries of fold 3"

@@ -88,7 +88,6 @@ MISTAKES = {
     "score CHECKPOINT nowhere.run --out no.run": "run nowhere.run: no such file",
     "score CHECKPOINT runs/towns --out no.run": "run runs/towns: is a folder, expected a file",
     "score CHECKPOINT RUN --out towns": "--out towns: is a folder",
-    f"{SCORE} --parts 16": "--parts 16: the run has 15 queries with candidates; expected 15 or less",
     f"{SCORE} --on spark": "--on: got spark, expected local, ray or ray://HOST:10001",
     f"{SCORE} --collection.queries none.tsv": "--collection.queries none.tsv: no such file",
     f"{SCORE} --collection.queries words.tsv": "words.tsv:1: expected a query's id, a tab and its text, got 'n1 good'",

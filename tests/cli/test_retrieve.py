@@ -83,7 +83,7 @@ def test_a_collection_without_queries_is_one_line_until_a_file_gives_some(here, 
     Path("towns/queries.jsonl").write_text("")
     shutil.rmtree("towns/qrels")
     shutil.rmtree("runs")
-    assert "towns: has no query to search; expected at least one" in failed(capsys, "retrieve", "--collection", "towns")
+    assert "towns/queries.jsonl: has no query; expected lines" in failed(capsys, "retrieve", "--collection", "towns")
     Path("towns/queries.jsonl").unlink()
     assert "towns: no queries.jsonl; a collection" in failed(capsys, "retrieve", "--collection", "towns")
     assert not Path("runs").exists()

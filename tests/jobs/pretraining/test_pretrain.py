@@ -67,7 +67,7 @@ def test_it_needs_no_query_and_no_judgment_and_cannot_open_them(here, capsys, mo
         raise AssertionError("a pre-training opened queries or judgments")
 
     monkeypatch.setattr(beir.BeirFolder, "queries", property(closed))
-    monkeypatch.setattr(beir, "read_qrels", closed)
+    monkeypatch.setattr(beir, "_read_qrels", closed)
     main(pretraining(str(with_queries), "--out", "again", "--output.folder", "other"))
     assert capsys.readouterr().out.strip() == "again"
     assert Path("again", "model.safetensors").read_bytes() == Path("warm", "model.safetensors").read_bytes()
