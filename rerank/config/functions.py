@@ -45,7 +45,9 @@ def setting_types() -> dict[str, dict[str, Any]]:
     """The annotated type of each setting, by section and key; each hyperparameter of any loss is a setting."""
     types = {name: get_type_hints(kind, include_extras=True) for name, kind in get_type_hints(Config).items()}
     del types["loss"]["hyperparameters"]
-    types["loss"] |= hyperparameter_types()
+    for key, losses in describe_hyperparameters().items():  # None stands for the default of the loss
+        kinds = (Whole if of_loss.type is int else of_loss.type for of_loss in losses.values())
+        types["loss"][key] = Union[*kinds, None]
     return types
 
 
@@ -114,14 +116,6 @@ def describe_hyperparameters() -> dict[str, dict[str, Hyperparameter]]:
         for key, hyperparameter in loss.hyperparameters.items():
             losses.setdefault(key, {})[loss.name] = hyperparameter
     return losses
-
-
-def hyperparameter_types() -> dict[str, Any]:
-    """The type of each hyperparameter of any loss; None stands for the default of the loss."""
-    return {
-        key: Union[*(Whole if of_loss.type is int else of_loss.type for of_loss in losses.values()), None]
-        for key, losses in describe_hyperparameters().items()
-    }
 
 
 def registered_helps() -> dict[str, dict[str, str]]:

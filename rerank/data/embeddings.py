@@ -102,7 +102,7 @@ def open_embeddings(
         facts.setdefault("empty", 0)
         kept = read_ragged(earlier, WHAT, np.float32) if earlier else None
         unread = itertools.islice(documents(), writer.unfinished.done, None)
-        left = progress(unread, count, "embedding", before=writer.unfinished.done, unit="documents")
+        left = progress(unread, count, "embedding", before=writer.unfinished.done)
         while chunk := list(itertools.islice(left, DOCUMENTS_AT_ONCE)):
             with_text = [document for document in chunk if document.text.strip()]
             known = _known(with_text, kept) if kept else {}

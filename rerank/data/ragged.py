@@ -6,6 +6,7 @@ files). After a kill, the same command continues where it was; the finished file
 """
 
 import mmap
+import os
 import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,11 +21,12 @@ from xxhash import xxh3_64_intdigest
 from rerank.data.arrow import Texts, from_numpy
 from rerank.utils.errors import UserError
 from rerank.utils.integrity import (
+    STATE,
+    Facts,
     Record,
     RecordedFile,
     Unfinished,
     changes_since_record,
-    put_in_place,
     resumable,
     write_record,
 )
@@ -44,7 +46,7 @@ def map_bytes(path: Path, kind: Any) -> np.ndarray:
     return np.asarray(np.memmap(path, dtype=kind, mode="r"))
 
 
-def write_array(path: Path, array: np.ndarray) -> dict[str, Any]:
+def write_array(path: Path, array: np.ndarray) -> Facts:
     """Writes a .npy file, a part at a time, and returns its size and hash.
 
     numpy.save and tofile leave the last bytes of a file to the C library, and do not notice if a full disk refuses
@@ -187,7 +189,8 @@ def _write(folder: Path, kind: Any, fill: Callable[[RaggedWriter], None]) -> Non
         unfinished.save()
         record = {name: unfinished.files[name].facts() for name in (VALUES, IDS)}
         write_record(unfinished.folder, record | _write_arrays(unfinished.folder))
-    put_in_place(unfinished.folder, folder)
+    os.replace(unfinished.folder, folder)
+    (folder / STATE).unlink()
     (folder / SIZES).unlink()
 
 

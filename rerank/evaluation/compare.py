@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import Any
 
 from rerank.data.trec import check_common, examples
@@ -113,24 +112,16 @@ class Comparison:
                 for measure, values in of_run.items()
                 for query, value in values.items()
             ]
-        records = [asdict(row) for rows in self._with_intervals.values() for row in rows]
+        records = [asdict(row) for rows in self.rows(intervals=True).values() for row in rows]
         return [{key: None if value != value else value for key, value in record.items()} for record in records]
 
     def table(self, details: bool = False) -> Table:
         """The summary table, or that of all details, to be rendered."""
-        rows, over = self._with_intervals if details else self.rows, self.queries.averaged_over
+        rows, over = self.rows(details), self.queries.averaged_over
         return comparison_table(rows, over, self.notes, self.baseline, self.test, self.correction, details)
 
-    @cached_property
-    def rows(self) -> dict[str, list[RunComparison]]:
-        """Measure -> the comparison of each run, without bootstrap intervals."""
-        return self._compare(intervals=False)
-
-    @cached_property
-    def _with_intervals(self) -> dict[str, list[RunComparison]]:
-        return self._compare(intervals=True)
-
-    def _compare(self, intervals: bool) -> dict[str, list[RunComparison]]:
+    def rows(self, intervals: bool = False) -> dict[str, list[RunComparison]]:
+        """Measure -> the comparison of each run; with `intervals` those of a bootstrap, which take a second or two."""
         folds = self.queries.fold_queries
         return compare_measurements(self.measurements, folds, self.baseline, self.test, self.correction, intervals)
 

@@ -161,7 +161,6 @@ def _summary(comparisons: dict[str, list[RunComparison]], others: int, baseline:
 
 
 def _marks(others: int, baseline: str | None, test: str, correction: str) -> str:
-    """`others` is the number of runs besides the reference."""
     marks = f"↑, ↓: better, worse than {baseline}" if baseline else "†: worse than the best"
     line, label = f"two-sided paired {TESTS[test].label} over the queries, p < {LEVEL}", CORRECTIONS[correction][0]
     corrected = f", {label} over the {others} other runs" if label and others > 1 else ""
@@ -190,7 +189,6 @@ def _row(row: RunComparison, with_folds: bool, single: bool) -> list[Cell]:
 
 
 def _legend_of_details(with_folds: bool, others: int, baseline: str | None, test: str, correction: str) -> list[str]:
-    """`others` is the number of runs besides the reference."""
     errors = "the queries and over the folds' means" if with_folds else "the queries"
     intervals = (
         f"[{CONFIDENCE:.0%}]: percentiles of the means of {RESAMPLES:,} bootstrap resamples of the queries. "

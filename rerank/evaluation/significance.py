@@ -18,8 +18,6 @@ CHUNK = 500  # draws at a time, so that memory does not grow with their number
 
 PairedTest = Callable[["np.ndarray"], float]
 """The differences of n >= 2 paired values, float64 of shape (n,), to the two-sided p-value."""
-Correction = Callable[[Sequence[float]], list[float]]
-"""The p-values of a family of tests to the corrected ones, in the same order; NaN stays NaN."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +145,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return result
 
 
-CORRECTIONS: dict[str, tuple[str, Correction]] = {
+CORRECTIONS: dict[str, tuple[str, Callable[[Sequence[float]], list[float]]]] = {
     "bonferroni": ("Bonferroni", bonferroni),
     "holm": ("Holm", holm),
     "none": ("", list),
 }
-"""The label and the function of each correction by the name that `--correction` takes; the first is the default."""
+"""The label of each correction, and its function of the p-values, in whose order the corrected ones are: NaN stays NaN.
+
+The names are those that `--correction` takes; the first is the default.
+"""

@@ -25,8 +25,7 @@ ERRORS = 1.5
 TIE = 1e-12
 """Smaller differences of means are rounding: the order in which the values are summed must not choose."""
 
-Values = Mapping[str, float]
-"""query_id -> the value of a measure."""
+Values = Mapping[str, float]  # query_id -> the value of a measure
 
 
 def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str = MEASURE) -> Weights:
@@ -83,12 +82,9 @@ def values_by_weight(
     lists: Sequence[Candidates], added: Sequence[np.ndarray], weights: Iterable[float], qrels: Judgments
 ) -> list[Values]:
     """For each weight the values of MEASURE by query, if `with_added` gives the scores of the lists."""
-    query_ids = [found.query_id for found in lists]
-    runs = (
-        {found.query_id: with_added(found, of, weight) for found, of in zip(lists, added, strict=True)}
-        for weight in weights
-    )
-    return [values_of(run, qrels, query_ids, MEASURE) for run in runs]
+    pairs = list(zip(lists, added, strict=True))
+    runs = ({found.query_id: with_added(found, of, weight) for found, of in pairs} for weight in weights)
+    return [values_of(run, qrels, list(run), MEASURE) for run in runs]
 
 
 def is_ahead(first: Values, second: Values) -> bool:

@@ -82,7 +82,7 @@ def _teacher_lists(config: Config, dataset: TextDataset, teacher: str, template:
             *(template, asked.encoder.max_doc_tokens, asked.encoder.pooling),
             *(precision_of(accelerator), uses_tf32(accelerator)),
         )
-        scored, lists = folder.teacher_run(identity), folder.teacher_lists(identity)
+        scored, lists = folder.teacher(identity)
         if scored.is_file():
             log.info(f"teacher {teacher}: {scored} already exists")
         else:

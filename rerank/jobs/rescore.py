@@ -34,7 +34,7 @@ from rerank.training.device import (
 from rerank.utils.cluster import LOCAL, expect_engine, work_on_ray
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, kept_hash, short_hash
-from rerank.utils.locks import temporary_place
+from rerank.utils.locks import NEW, temporary_place
 from rerank.utils.progress import log, progress
 from rerank.utils.workers import failures
 
@@ -99,7 +99,7 @@ class Parts:
                 with self.file(number).open("rb") as part:
                     shutil.copyfileobj(part, out)
         with contextlib.suppress(FileNotFoundError), temporary_place(self.folder) as place:
-            os.replace(self.folder, place.new)
+            os.replace(self.folder, place / NEW)
 
 
 def rescore(

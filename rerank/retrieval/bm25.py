@@ -25,7 +25,7 @@ from rerank.retrieval.java import java_class
 from rerank.retrieval.lucene_index import SEARCHER, choose_index, index_identity, reading
 from rerank.retrieval.words import open_analyzer
 from rerank.utils.files import short_hash, short_hash_of
-from rerank.utils.integrity import resumable
+from rerank.utils.integrity import Facts, resumable
 from rerank.utils.locks import remove
 from rerank.utils.parallel import count_cores
 from rerank.utils.progress import log, progress
@@ -43,7 +43,7 @@ class WrittenRun(NamedTuple):
 
     queries: int
     candidates: int
-    facts: dict[str, Any]
+    facts: Facts
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def write_bm25(
                 counts["candidates"] += len(scores)
                 counts["unanswered"] += not scores
                 unfinished.finish_item()
-        facts = unfinished.record()[RUN]
+        facts = unfinished.files[RUN].facts()
     _log_unanswered(counts["unanswered"], len(queries))
     if not counts["candidates"]:
         remove(unfinished.folder)

@@ -26,16 +26,9 @@ class FoldEpoch(TypedDict):
     valid: float
 
 
-SAME = {"first_stage": "sha256", "training_lists": "sha256", "documents": "fingerprint"}
-"""Facts of the input that all folds share, and their keys that identify it."""
-
-
 @dataclass(frozen=True)
 class FoldResults:
-    """The files of one fold, each read when it is first used; what is not written yet is empty.
-
-    A damaged file is a UserError.
-    """
+    """The files of one fold, each read when it is first used: empty before it is written, a UserError if damaged."""
 
     folder: FoldFolder
 
@@ -45,7 +38,6 @@ class FoldResults:
 
     @functools.cached_property
     def history(self) -> list[dict[str, Any]]:
-        """One record per epoch."""
         log = self.folder.log
         return list(read_json_lines(log, FoldEpoch, "expected the record of an epoch")) if log.is_file() else []
 
@@ -55,7 +47,6 @@ class FoldResults:
 
     @functools.cached_property
     def run(self) -> Run:
-        """The run of the test queries."""
         return read_run(self.folder.test_run) if self.folder.finished else {}
 
     def validation_mean(self, measure: str) -> float | None:
@@ -85,7 +76,6 @@ class ExperimentResults:
 
     @functools.cached_property
     def settings(self) -> dict[str, dict[str, Any]]:
-        """The sections of config.toml."""
         return read_settings(self.folder.settings)
 
     def setting(self, key: str) -> Any:
@@ -95,7 +85,6 @@ class ExperimentResults:
 
     @functools.cached_property
     def folds(self) -> list[FoldResults]:
-        """The folds that were begun, by number."""
         return [FoldResults(folder) for folder in self.folder.folds]
 
     @functools.cached_property
@@ -157,7 +146,7 @@ def joined_test_runs(folds: Sequence[FoldFolder], config: Config) -> Run:
         first = first or facts
         different = differences(facts["config"], sections(config)).items()
         changed = [f"{key} = {old}, now {new}" for key, (old, new) in different]
-        for name, key in SAME.items():
+        for name, key in (("first_stage", "sha256"), ("training_lists", "sha256"), ("documents", "fingerprint")):
             if first.get(name, {}).get(key) != facts.get(name, {}).get(key):
                 changed.append(f"another {name.replace('_', ' ')} than fold {folds[0].name}")
         if facts["outcome"]["test"]["sha256"] != file_hash(fold.test_run):

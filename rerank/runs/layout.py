@@ -16,12 +16,9 @@ from rerank.config import PRETRAINED, CollectionSettings, FirstStageSettings
 from rerank.data.folds import FINAL
 from rerank.utils.locks import is_locked
 
-DEFAULT = CollectionSettings()
-"""The settings that no name shows."""
-
+DEFAULT = CollectionSettings()  # the settings that no name shows
 MANIFEST = "manifest.json"
-LOCK = "fold"
-"""The lock that a command holds in the folder of a fold that it trains."""
+LOCK = "fold"  # what a command holds in the folder of a fold that it trains
 
 
 class Inside:
@@ -36,8 +33,8 @@ class Inside:
 
 
 @dataclass(frozen=True)
-class ModelFolder:
-    """What the training of a model writes."""
+class FoldFolder:
+    """The results of one fold of an experiment, or of its final model, which has no test queries."""
 
     path: Path
 
@@ -46,11 +43,6 @@ class ModelFolder:
     log = Inside("log.jsonl")  # one JSON record per epoch
     manifest = Inside(MANIFEST)  # settings, versions, device, hashes and results
     tracking = Inside("tracking")  # the files of an experiment tracker that writes files
-
-
-class FoldFolder(ModelFolder):
-    """The results of one fold of an experiment, or of its final model, which has no test queries."""
-
     valid_run = Inside("valid.run")  # the run of the validation queries by the best epoch's model
     test_run = Inside("test.run")  # the run of the test queries
 
@@ -78,14 +70,21 @@ class FoldFolder(ModelFolder):
         return (self.manifest if self.name == FINAL else self.test_run).exists()
 
 
-class PretrainingFolder(ModelFolder):
+@dataclass(frozen=True)
+class PretrainingFolder:
     """A pre-training on pseudo-queries, shared by all experiments of the collection; its manifest is written last."""
 
+    path: Path
+
+    checkpoint = Inside("checkpoint")  # as those of a fold
+    state = Inside("state")
+    log = Inside("log.jsonl")
+    manifest = Inside(MANIFEST)
+    tracking = Inside("tracking")
     lists = Inside("lists.jsonl")  # the training lists of the pseudo-queries
     held_out = Inside("held-out.jsonl")  # the lists that validate
     tokens = Inside("tokens")  # the tokenised documents, while the pre-training is unfinished
-    valid_run = None
-    """No run is written: the ids of pseudo-queries contain spaces, which those of run files cannot."""
+    valid_run = None  # the ids of pseudo-queries contain spaces, which those of run files cannot
 
     @property
     def identity(self) -> str:
@@ -137,7 +136,6 @@ class ExperimentFolder:
 
     @property
     def has_results(self) -> bool:
-        """Whether a fold is finished."""
         return any(fold.finished for fold in self.folds)
 
 
@@ -177,16 +175,11 @@ class CollectionFolder:
         name = re.sub(r"[\s/]", "_", "".join(parts))
         return self.path / f"bm25{name}.run"
 
-    def teacher_lists(self, identity: str) -> Path:
-        """Training lists with the scores of a teacher; a hash names the teacher and what it scored."""
-        return self.path / f"teacher-{identity}.jsonl"
-
-    def teacher_run(self, identity: str) -> Path:
-        """The scores of that teacher."""
-        return self.path / f"teacher-{identity}.run"
+    def teacher(self, identity: str) -> tuple[Path, Path]:
+        """A teacher's run, and the training lists with its scores; a hash names the teacher and what it scored."""
+        return self.path / f"teacher-{identity}.run", self.path / f"teacher-{identity}.jsonl"
 
     def experiment(self, name: str) -> ExperimentFolder:
-        """The folder of the experiment of that name."""
         return ExperimentFolder(self.path / name)
 
     @property
@@ -196,7 +189,6 @@ class CollectionFolder:
 
     @property
     def has_results(self) -> bool:
-        """Whether an experiment has a finished fold."""
         return any(ExperimentFolder(path).has_results for path in self.path.glob("*/"))
 
     @property
@@ -205,5 +197,4 @@ class CollectionFolder:
         return [PretrainingFolder(path) for path in sorted(self.path.glob(f"{PRETRAINED}*")) if path.is_dir()]
 
     def pretraining(self, identity: str) -> PretrainingFolder:
-        """The folder of the pre-training with that hash."""
         return PretrainingFolder(self.path / f"{PRETRAINED}{identity}")

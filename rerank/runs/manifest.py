@@ -22,11 +22,9 @@ from rerank.utils.integrity import changes
 from rerank.utils.json_files import read_json
 from rerank.utils.plugins import plugin_versions
 
-DISTRIBUTION = "ir-rerank"
-"""The name of this program's distribution; its name in manifests is rerank."""
+DISTRIBUTION = "ir-rerank"  # whose name in manifests is rerank
 PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "pyserini", "ir_datasets", "pytrec_eval-terrier")
-FORMAT = 3
-"""Recorded under "format"; a manifest of another format is refused."""
+FORMAT = 3  # a manifest of another one is refused
 HASH = "manifest_hash"
 REMEDY = "expected a manifest as rerank wrote it; restore the file"
 

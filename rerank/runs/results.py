@@ -24,12 +24,10 @@ class RunFile:
     first_stage: Run
 
     def candidates(self) -> Run:
-        """The first run's rankings."""
         return self.first_stage
 
 
-Compared: TypeAlias = ExperimentResults | RunFile
-"""A run and what it is compared with."""
+Compared: TypeAlias = ExperimentResults | RunFile  # a run and what it is compared with
 C = TypeVar("C", ExperimentResults, RunFile)
 
 
@@ -49,7 +47,6 @@ class Results(Generic[C]):
 
     @functools.cached_property
     def qrels(self) -> Qrels:
-        """The judgments of all judged queries."""
         return {query_id: grades for query_id, grades in read_qrels(self.qrels_file).items() if grades}
 
     def judged(self, query_ids: Iterable[str]) -> Qrels:

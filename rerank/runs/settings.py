@@ -21,8 +21,7 @@ WITHOUT_EFFECT = (
 )
 """Keys that may change within an experiment: its results do not depend on them."""
 
-Sections = dict[str, dict[str, Any]]
-"""Section -> key -> value."""
+Sections = dict[str, dict[str, Any]]  # section -> key -> value
 
 
 def read_toml(path: Path, flag: str = "") -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """`rerank verify`: checks the results of a run folder against its files and manifests."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rerank.data.folds import FINAL, draw_queries, fold_of, read_folds
 from rerank.data.trec import examples, read_qrels, read_run
@@ -17,17 +17,9 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
 from rerank.utils.integrity import changes
 
-MEASURE = "nDCG@20"
-"""The measure that the table shows."""
+MEASURE = "nDCG@20"  # which the table shows
 PARTS = ("train", "valid", "test")
 TOLERANCE = 1e-9
-
-
-class Checked(NamedTuple):
-    """The errors, and MEASURE over the test queries."""
-
-    errors: Sequence[str]
-    value: str = ""
 
 
 def verify(folder: Path) -> tuple[str, bool]:
@@ -41,25 +33,25 @@ def verify(folder: Path) -> tuple[str, bool]:
     collection, experiments = _experiments(folder)
     folds = {fold.name: fold for fold in read_folds(collection.folds)}
     qrels = read_qrels(collection.qrels)
-    checks: dict[str, Checked | None] = {}  # None: an unfinished fold
+    checks: list[tuple[str, str, list[str] | None]] = []  # name, MEASURE, and what is wrong; None: not finished
     for experiment in experiments:
         only_fold = folder not in (experiment.path, collection.path)
         has_all_run = experiment.all_run.is_file() and not only_fold
         models = [FoldFolder(folder)] if only_fold else {*experiment.models, *map(experiment.fold, folds)}
         for model in sorted(models, key=lambda model: model.path):
             is_finished = _has_results(model) or (has_all_run and model.name != FINAL)
-            checks[f"{experiment.name}/{model.path.name}"] = _check_fold(model, folds, qrels) if is_finished else None
+            value, errors = _check_fold(model, folds, qrels) if is_finished else ("", None)
+            checks.append((f"{experiment.name}/{model.path.name}", value, errors))
         if has_all_run:
-            checks[f"{experiment.name}/{experiment.all_run.name}"] = _check_all_run(experiment)
+            checks.append((f"{experiment.name}/{experiment.all_run.name}", "", _check_all_run(experiment)))
     for pretraining in collection.pretrainings if folder == collection.path else ():
         if pretraining.manifest.exists():
-            checks[pretraining.path.name] = Checked(changed_files(pretraining.manifest))
+            checks.append((pretraining.path.name, "", changed_files(pretraining.manifest)))
     rows = [["", MEASURE, ""]]
-    for name, checked in checks.items():
-        said = ("; ".join(checked.errors) or "holds") if checked else "not finished"
-        rows.append([name, checked.value if checked else "", said])
-    finished = [checked for checked in checks.values() if checked]
-    failed = sum(bool(checked.errors) for checked in finished)
+    for name, value, errors in checks:
+        rows.append([name, value, "not finished" if errors is None else "; ".join(errors) or "holds"])
+    finished = [errors for *_, errors in checks if errors is not None]
+    failed = sum(map(bool, finished))
     line = f"{failed} of {len(finished)} fail." if failed else "Everything that is recorded holds."
     return f"{aligned(rows)}\n\n{line}\n", not failed
 
@@ -81,12 +73,11 @@ def _has_results(folder: FoldFolder) -> bool:
     return folder.finished or folder.manifest.exists()
 
 
-def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> Checked:
-    """Checks a fold, or the final model, with the collection's folds by name and its judgments."""
+def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> tuple[str, list[str]]:
+    """MEASURE over the test queries of a fold, or of the final model, and what is wrong."""
     if folder.name not in (*folds, FINAL):
-        return Checked([f"expected a fold of folds.json, {', '.join(folds)}; found {folder.name}"])
-    errors: list[str] = []
-    value = ""
+        return "", [f"expected a fold of folds.json, {', '.join(folds)}; found {folder.name}"]
+    value, errors = "", list[str]()
     try:
         facts = read_manifest(folder.manifest, "outcome")
         fold = fold_of(facts["fold"])
@@ -105,7 +96,7 @@ def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> 
             errors.append(f"{file.name}, {key}: expected {recorded}, found {found}")
     except UserError as error:
         errors.append(str(error).removeprefix(f"{folder.path}/"))
-    return Checked(errors, value)
+    return value, errors
 
 
 def _outcome(folder: FoldFolder, facts: dict[str, Any], part: str, judged: Qrels) -> tuple[str, list[str]]:
@@ -150,12 +141,12 @@ def _same_hash(name: str, expected: str, found: str) -> list[str]:
     return [] if expected == found else [f"{name}: expected SHA-256 {expected[:12]}…, found {found[:12]}…"]
 
 
-def _check_all_run(experiment: ExperimentFolder) -> Checked:
+def _check_all_run(experiment: ExperimentFolder) -> list[str]:
     """Whether all.run is the union of the folds' test runs."""
     try:
         found, expected = read_run(experiment.all_run), ExperimentResults(experiment).run
     except UserError as error:
-        return Checked([str(error)])
+        return [str(error)]
     differ = [query_id for query_id in {**expected, **found} if expected.get(query_id) != found.get(query_id)]
     said = f"expected the folds' test runs together, found {len(differ)} queries that differ: {examples(differ)}"
-    return Checked([said] if differ else [])
+    return [said] if differ else []

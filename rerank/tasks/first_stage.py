@@ -25,8 +25,8 @@ from rerank.tasks.collection import (
 )
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, kept_hash, short_hash
-from rerank.utils.integrity import as_record, changes
-from rerank.utils.json_files import read_json
+from rerank.utils.integrity import Record, changes
+from rerank.utils.json_files import check_shape, read_json
 from rerank.utils.locks import make_once
 from rerank.utils.parallel import count_cores
 from rerank.utils.progress import log
@@ -125,7 +125,7 @@ def _check_run(file: Path, searched: dict[str, str], source: str) -> None:
     record, remedy = file.with_suffix(".json"), f"remove it and {file.name} to retrieve again"
     origin = read_json(record, dict[str, Any], remedy)
     try:
-        changed = list(changes(file.parent, as_record({file.name: origin.pop("run", None)})))
+        check_shape(recorded := {file.name: origin.pop("run", None)}, Record)
     except ValueError as error:
         raise UserError(f"{record}: {error}; {remedy}") from error
     if origin != searched:
@@ -133,7 +133,7 @@ def _check_run(file: Path, searched: dict[str, str], source: str) -> None:
             f"{file}: retrieved from other documents or queries than those of {source}; remove it to retrieve again, "
             "or take another --output.folder"
         )
-    if changed:
+    if changed := list(changes(file.parent, recorded)):
         raise UserError(f"{file.parent}: changed since it was retrieved: {changed[0]}; remove {file} to retrieve again")
 
 

@@ -13,25 +13,20 @@ from pathlib import Path
 
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json
-from rerank.utils.locks import LOCK, temporary_place
+from rerank.utils.locks import LOCK, NEW, OLD, temporary_place
 
 LARGE = 2**26  # bytes of a file whose hash is kept: a smaller one takes less than half a second
-REFUSALS = {
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS),
-    *(errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR),
-}
-"""Errors of a write that the user can do something about."""
-ERROR_NUMBER = re.compile(r"\[Errno (\d+)\]|os error (\d+)\)")
-"""In the text of an error: shutil and safetensors have exceptions of their own."""
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+REFUSALS = FULL | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR}  # the user can help them
+ERROR_NUMBER = re.compile(r"\[Errno (\d+)\]|os error (\d+)\)")  # shutil and safetensors have their own exceptions
 
 
-def _output_target(path: str | Path) -> Path:
+def _output_target(path: str | Path, flag: str = "") -> Path:
     """What a write to `path` replaces or makes: the file or folder itself, or the target of a symbolic link."""
     target = Path(os.path.realpath(path)) if Path(path).is_symlink() else Path(path)
     if os.path.lexists(target) and not target.is_file() and not target.is_dir():
-        raise UserError(
-            f"{path}: is a FIFO, a socket, a device or a link to itself; expected the name of a new or a regular file"
-        )
+        kinds = "a FIFO, a socket, a device or a link to itself"
+        raise UserError(f"{flag}{path}: is {kinds}; expected the name of a new or a regular file")
     return target
 
 
@@ -50,10 +45,7 @@ def check_new_folder(out: Path, flag: str = "--out") -> None:
 
 def _writable_target(path: str | Path, flag: str) -> Path:
     """The `_output_target`; raises UserError if nothing can be written in its folder, or where that would be made."""
-    try:
-        target = _output_target(path)
-    except UserError as error:
-        raise UserError(f"{flag} {error}") from None
+    target = _output_target(path, f"{flag} ")
     existing = next(parent for parent in target.absolute().parents if os.path.lexists(parent))
     try:
         with tempfile.TemporaryFile(dir=existing):
@@ -75,27 +67,19 @@ def atomic_write(target: str | Path) -> Iterator[Path]:
     with contextlib.ExitStack() as stack:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            place = stack.enter_context(temporary_place(target))
+            folder = stack.enter_context(temporary_place(target))
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {target.parent}: {error.strerror}") from error
         stack.enter_context(refused_in_one_line(f"{path}: cannot be written", "; what was there before is kept"))
-        yield place.new
-        _give_mode(place.new, stat.S_IMODE((place.new.parent / LOCK).stat().st_mode))
+        yield (new := folder / NEW)
+        for file in [new, *new.rglob("*")]:
+            if file.is_file() and not file.is_symlink():  # safetensors writes files that nobody else may read
+                file.chmod(stat.S_IMODE(file.stat().st_mode | (folder / LOCK).stat().st_mode))
         if target.is_dir():  # a folder cannot be renamed over a folder that is not empty
-            if not place.new.is_dir():
+            if not new.is_dir():
                 raise UserError(f"{path}: is a folder, expected the name of a file to write; the folder is kept")
-            os.replace(target, place.old)
-        os.replace(place.new, target)
-
-
-def _give_mode(new: Path, mode: int) -> None:
-    """Adds the permissions of any new file to those of a file or of the files of a folder.
-
-    safetensors writes files that nobody else may read, whatever the umask says.
-    """
-    for path in [new, *new.rglob("*")]:
-        if path.is_file() and not path.is_symlink():
-            path.chmod(stat.S_IMODE(path.stat().st_mode) | mode)
+            os.replace(target, folder / OLD)
+        os.replace(new, target)
 
 
 @contextlib.contextmanager

@@ -8,21 +8,20 @@ outlives a kill: the next process goes on where the last save was.
 import contextlib
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self, TypedDict
+from typing import Annotated, Any, Self, TypedDict
 
+import msgspec
 import xxhash
 
 from rerank.utils.files import atomic_write, refused_in_one_line
-from rerank.utils.json_files import check_shape, parse_json, shown
+from rerank.utils.json_files import parse_json
 from rerank.utils.locks import remove
 from rerank.utils.progress import log
 
 RECORD = "files.json"  # the record of the other files of a folder
-BLOCK = 2**20  # fits into a processor's cache
 STATE = "state.json"
 SUFFIX = ".unfinished"  # of a folder with files that are not whole yet
 SECONDS_BETWEEN_SAVES = 2.0  # the work that a kill loses
@@ -35,15 +34,15 @@ class Facts(TypedDict):
     xxh3_128: str
 
 
-Record = dict[str, dict[str, Any]]
+Record = Annotated[dict[str, Facts], msgspec.Meta(min_length=1)]
 """The name of a file, relative to a folder -> its size and hash."""
 
 
-def facts_of(file: Path) -> dict[str, Any]:
+def facts_of(file: Path) -> Facts:
     """The size and the hash of a file; raises OSError if it cannot be read."""
     with file.open("rb") as content:
         digest = hashlib.file_digest(content, xxhash.xxh3_128)
-        return {"bytes": content.tell(), "xxh3_128": digest.hexdigest()}
+        return Facts(bytes=content.tell(), xxh3_128=digest.hexdigest())
 
 
 class RecordedFile:
@@ -53,32 +52,28 @@ class RecordedFile:
     Raises ValueError if the file does not begin with that, and OSError if it cannot be opened.
     """
 
-    def __init__(self, path: Path, kept: dict[str, Any] | None = None) -> None:
-        self._digest, self.size = xxhash.xxh3_128(), 0
-        self._file = path.open("r+b" if kept else "wb")
+    def __init__(self, path: Path, kept: Facts | None = None) -> None:
+        self._file = path.open("r+b" if kept else "w+b")
+        self._digest: Any = xxhash.xxh3_128()
         if kept:
-            while block := self._file.read(min(BLOCK, kept["bytes"] - self.size)):
-                self._digest.update(block)
-                self.size += len(block)
-            if self.facts() != kept:
-                self._file.close()
-                raise ValueError(f"{path.name}: has changed")
-            self._file.seek(self.size)
-            self._file.truncate()
+            self._file.truncate(kept["bytes"])
+            self._digest = hashlib.file_digest(self._file, xxhash.xxh3_128)
+        self.size = self._file.tell()
+        if kept and self.facts() != kept:
+            self._file.close()
+            raise ValueError(f"{path.name}: has changed")
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Appends to the file; raises OSError."""
         self._file.write(data)
         self._digest.update(data)
         self.size += memoryview(data).nbytes
 
     def flush(self) -> None:
-        """Hands all that was written to the system; raises OSError."""
         self._file.flush()
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Facts:
         """The size and the hash of what was written so far."""
-        return {"bytes": self.size, "xxh3_128": self._digest.hexdigest()}
+        return Facts(bytes=self.size, xxh3_128=self._digest.hexdigest())
 
     def __enter__(self) -> Self:
         return self
@@ -122,30 +117,19 @@ def write_record(folder: Path, written: Record | None = None) -> None:
 def changes_since_record(folder: Path) -> list[str]:
     """What differs from the record in a folder."""
     try:
-        return list(changes(folder, as_record(parse_json((folder / RECORD).read_bytes()))))
+        return list(changes(folder, parse_json((folder / RECORD).read_bytes(), Record)))
     except OSError as error:
         return [f"{RECORD}: cannot be read: {error.strerror}"]
     except ValueError as error:
         return [f"{RECORD}: {error}"]
 
 
-def as_record(value: Any) -> Record:
-    """A value from JSON as a record; raises ValueError if it is none, or names a file outside its folder."""
-    check_shape(value, dict[str, Facts])
-    if not value:
-        raise ValueError("expected the sizes and hashes of files, got none")
-    for name in value:
-        if "\0" in name or Path(name).is_absolute() or ".." in Path(name).parts:
-            raise ValueError(f"expected the names of files in this folder, got {shown(name)}")
-    return value  # type: ignore[no-any-return]
-
-
 class State(TypedDict):
-    """What the files are made of, the items that they hold, their sizes and hashes, and other counts."""
+    """What is saved of an `Unfinished`."""
 
     work: str
     done: int
-    files: dict[str, Any]
+    files: Record
     facts: dict[str, Any]
 
 
@@ -168,17 +152,14 @@ class Unfinished:
             self.save()
 
     def save(self) -> None:
-        """Records how far the files are. Raises UserError if the disk is full."""
+        """Records how far the files are."""
         for file in self.files.values():
             file.flush()
-        state = State(work=self.work, done=self.done, files=self.record(), facts=self.facts)
+        files = {name: file.facts() for name, file in self.files.items()}
+        state = State(work=self.work, done=self.done, files=files, facts=self.facts)
         with atomic_write(self.folder / STATE) as tmp:
             tmp.write_text(json.dumps(state), encoding="utf-8")
         self._saved = time.monotonic()
-
-    def record(self) -> Record:
-        """The sizes and hashes of the files as they are now."""
-        return {name: file.facts() for name, file in self.files.items()}
 
 
 @contextlib.contextmanager
@@ -191,7 +172,6 @@ def resumable(target: Path, names: Sequence[str], work: str) -> Iterator[Unfinis
     Only one process may be at work: the caller holds a lock. Raises UserError if the disk is full.
     """
     folder = unfinished_folder(target)
-    saved = folder / STATE
     try:
         with refused_in_one_line(f"{target}: cannot be written"), contextlib.ExitStack() as stack:
             unfinished = _open(folder, names, work, stack)
@@ -200,20 +180,13 @@ def resumable(target: Path, names: Sequence[str], work: str) -> Iterator[Unfinis
             yield unfinished
             unfinished.save()
     except BaseException:
-        if not saved.exists():
+        if not (folder / STATE).exists():
             remove(folder)
         raise
 
 
 def unfinished_folder(target: Path) -> Path:
-    """The folder of the files that become `target`."""
     return target.with_name(target.name + SUFFIX)
-
-
-def put_in_place(folder: Path, target: Path) -> None:
-    """Makes a folder of finished files the folder `target`, which must not exist, without what was for resuming."""
-    os.replace(folder, target)
-    (target / STATE).unlink()
 
 
 def _open(folder: Path, names: Sequence[str], work: str, stack: contextlib.ExitStack) -> Unfinished:
@@ -221,10 +194,8 @@ def _open(folder: Path, names: Sequence[str], work: str, stack: contextlib.ExitS
     try:
         state: State = parse_json((folder / STATE).read_bytes(), State)
         if state["work"] == work:
-            kept = as_record(state["files"])
-            with contextlib.ExitStack() as opened:
-                files = {name: opened.enter_context(RecordedFile(folder / name, kept[name])) for name in names}
-                stack.push(opened.pop_all())
+            kept = state["files"]
+            files = {name: stack.enter_context(RecordedFile(folder / name, kept[name])) for name in names}
             return Unfinished(folder, work, files, state)
     except (OSError, ValueError, KeyError) as error:
         if folder.exists():

@@ -10,7 +10,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
@@ -60,8 +59,7 @@ def is_locked(folder: Path, what: str) -> bool:
 def make_once(path: Path, what: str, make: Callable[[], object]) -> None:
     """Calls `make`, which makes `path`, unless it exists; of several processes, one makes it and the others wait.
 
-    What is there is never replaced, so another process may have it open. The lock of `what` is in the folder of `path`.
-    Raises UserError if that cannot be written to.
+    What is there is never replaced, so another process may have it open. `what` and errors are those of `locked`.
     """
     if not path.exists():
         with locked(path.parent, what):
@@ -69,16 +67,9 @@ def make_once(path: Path, what: str, make: Callable[[], object]) -> None:
                 make()
 
 
-class Place(NamedTuple):
-    """Where to write the new file or folder, and where to keep the one that it replaces."""
-
-    new: Path
-    old: Path
-
-
 @contextlib.contextmanager
-def temporary_place(target: Path) -> Iterator[Place]:
-    """A new folder beside `target`, on the same file system, which is removed after the block.
+def temporary_place(target: Path) -> Iterator[Path]:
+    """A new folder beside `target`, which is removed after the block: NEW in it takes the place of `target`, then OLD.
 
     It has a random name, since a container that is started again has the same process ids, and a file that this process
     locks (flock) as long as it lives. Leftovers of dead processes in the folder of `target` are removed first.
@@ -89,15 +80,12 @@ def temporary_place(target: Path) -> Iterator[Place]:
         lock = _claim(folder)
         try:
             os.write(lock, f"{_machine()}\n{target.name}".encode(errors="surrogateescape"))
-            yield Place(folder / NEW, folder / OLD)
+            yield folder
         finally:
-            try:
-                _clear(folder, target)
-            finally:
-                os.close(lock)
-    except KeyboardInterrupt:  # also one that came while the folder was made, or removed
-        if folder.is_dir():
             _clear(folder, target)
+            os.close(lock)
+    except KeyboardInterrupt:  # also one that came while the folder was made, or removed
+        _clear(folder, target)
         raise
 
 

@@ -1,4 +1,7 @@
-"""Types of settings: how a flag's text becomes a value, and which values a setting takes."""
+"""Types of settings: how a flag's text becomes a value, and which values a setting takes.
+
+cyclopts calls the validators for a flag, and `rerank.config.validate` for any value.
+"""
 
 import math
 import os
@@ -47,8 +50,7 @@ TemplateText = Annotated[str, Parameter(converter=_break_lines)]
 FilePath = Annotated[Path, Parameter(converter=_expand_path)]
 OptionalPath = Annotated[Path | None, Parameter(converter=_expand_path)]
 
-LARGEST_WHOLE = 2**31 - 1
-"""Java's and numpy's largest index."""
+LARGEST_WHOLE = 2**31 - 1  # Java's and numpy's largest index
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,6 @@ class Bounds:
     most: float = math.inf
 
     def __call__(self, type_: Any, value: Any) -> None:
-        """Called by cyclopts for a flag, and by `rerank.config.validate`."""
         if isinstance(value, str) or value is None:
             return
         if isinstance(value, float) and not math.isfinite(value):
@@ -84,7 +85,6 @@ class Pattern:
     longest: int = 255
 
     def __call__(self, type_: Any, value: Any) -> None:
-        """Called by cyclopts for a flag, and by `rerank.config.validate`."""
         if value and not re.fullmatch(self.pattern, value):
             raise ValueError(f"expected {self.expected}")
         if (length := len(value.encode(errors="replace"))) > self.longest:
@@ -103,7 +103,5 @@ def between(least: float, most: float) -> Parameter:
 
 def validators(annotation: Any) -> list[Any]:
     """The validators of an annotated type, in order."""
-    found = [getattr(item, "validator", None) for item in getattr(annotation, "__metadata__", ())]
-    return [
-        validator for of_item in found if isinstance(of_item, tuple) for validator in of_item
-    ]  # as cyclopts has them
+    parameters = getattr(annotation, "__metadata__", ())  # of cyclopts, which has a tuple of validators in each
+    return [validator for parameter in parameters for validator in parameter.validator]

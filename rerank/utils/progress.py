@@ -64,26 +64,30 @@ def progress(
     postfix: Callable[[], str] = lambda: "",
     show: bool = True,
     before: int = 0,
-    unit: str = "",
 ) -> Iterator[Item]:
     """Yields the items and shows the progress; `postfix()` is the text after the bar (a loss, a rate).
 
     `total` is the number of items, of which an earlier process has done `before`; these are not among `items`.
-    `show=False` shows nothing: of several processes, one shows the progress. `unit` names the items in a rate, such as
-    documents; the bar of a terminal always has one.
+    `show=False` shows nothing: of several processes, one shows the progress.
     """
     if not show:
         yield from items
     elif sys.stderr.isatty() or "ipykernel" in sys.modules:
         from tqdm.auto import tqdm as bar_of_terminal_or_notebook
 
-        about = {"desc": what, "unit": f" {unit}" if unit else "it", "leave": False, "dynamic_ncols": True}
-        with bar_of_terminal_or_notebook(items, total=total, initial=before, **about) as bar:
+        with bar_of_terminal_or_notebook(items, what, total, leave=False, dynamic_ncols=True, initial=before) as bar:
             for item in bar:
                 yield item
                 bar.set_postfix_str(postfix(), refresh=False)
     else:
-        yield from _lines(items, total, what, postfix, before, unit)
+        start = reported = time.monotonic()
+        for done, item in enumerate(items, before + 1):
+            yield item
+            now = time.monotonic()
+            if now - reported >= SECONDS_BETWEEN_LINES and done < total:
+                reported = now
+                left = duration((total - done) * (now - start) / (done - before))
+                log.info(f"{what}: {done}/{total}, {left} left {postfix()}".rstrip())
 
 
 def duration(seconds: float) -> str:
@@ -96,17 +100,3 @@ def duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def _lines(
-    items: Iterable[Item], total: int, what: str, postfix: Callable[[], str], before: int, unit: str
-) -> Iterator[Item]:
-    start = reported = time.monotonic()
-    for done, item in enumerate(items, before + 1):
-        yield item
-        now = time.monotonic()
-        if now - reported >= SECONDS_BETWEEN_LINES and done < total:
-            reported = now
-            rate = (done - before) / (now - start)
-            speed = f"{rate:.3g} {unit}/s, " if unit else ""
-            log.info(f"{what}: {done}/{total}, {speed}{duration((total - done) / rate)} left {postfix()}".rstrip())

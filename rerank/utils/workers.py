@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from multiprocessing import connection, get_context, parent_process, resource_tracker
 from multiprocessing.context import SpawnProcess
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log, progress
@@ -111,7 +111,7 @@ def _begin(pipe: Pipe, environment: Mapping[str, str], call: bytes) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a shell's background jobs ignore the first
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as by nohup
             signal.signal(number, signal.default_int_handler)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with, args=(parent_process(),), daemon=True).start()
     sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
     main, arguments = pickle.loads(call)
     with contextlib.suppress(KeyboardInterrupt, EOFError, BrokenPipeError):
@@ -120,7 +120,6 @@ def _begin(pipe: Pipe, environment: Mapping[str, str], call: bytes) -> None:
 
 
 def _serve(pipe: Pipe, function: Callable[..., None]) -> None:
-    """The main function of a worker."""
     while True:
         pipe.send(outcome(function, pipe.recv()))
 
@@ -136,11 +135,9 @@ def outcome(function: Callable[..., None], job: object) -> str:
     return ""
 
 
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGINT)
+def _end_with(parent: Any) -> None:
+    parent.join()
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def end(workers: Sequence[Worker], seconds: float = SECONDS_TO_END) -> None:

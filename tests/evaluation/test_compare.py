@@ -29,7 +29,7 @@ def test_folds_give_the_means_and_a_baseline_the_marks() -> None:
         ["q1", "q4"],
         ["q2", "q5"],
     ]
-    low, high, middle = comparison.rows["P@1"]
+    low, high, middle = comparison.rows()["P@1"]
     assert (low.reference, low.fold_mean, middle.fold_mean) == ("low", pytest.approx(1 / 6), 0.5)
     assert high.wins == 5
     assert "↑, ↓: better, worse than low (two-sided paired Wilcoxon" in str(comparison)

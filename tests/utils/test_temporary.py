@@ -38,8 +38,7 @@ ROUNDS = 12
 
 def dead_folder(target: Path, *parts: str) -> Path:
     """What a process that was killed leaves beside `target`: the folder, with these parts in it."""
-    with temporary_place(target) as place:
-        folder = place.new.parent
+    with temporary_place(target) as folder:
         text = (folder / "lock").read_text()
     folder.mkdir()
     (folder / "lock").write_text(text)
@@ -89,11 +88,11 @@ def test_writing_and_locking_remove_what_dead_processes_left(tmp_path):
 
 def test_what_a_living_process_writes_is_kept(tmp_path):
     with temporary_place(tmp_path / "target") as mine:
-        mine.new.write_text("mine")
+        (mine / "new").write_text("mine")
         remove_leftovers(tmp_path)
         with atomic_write(tmp_path / "target") as tmp:
             tmp.write_text("another's")
-        assert mine.new.read_text() == "mine"
+        assert (mine / "new").read_text() == "mine"
     folder = dead_folder(tmp_path / "target")
     with (folder / "lock").open() as lock:  # as another process that removes it
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -21,7 +21,7 @@ from rerank.models.hub import EXPORT_FILE, quiet_transformers
 from rerank.models.packing import first_token_part, in_mode, layers_of
 from rerank.models.pooling import POOLINGS, expect_pooling
 from rerank.utils.errors import UserError
-from rerank.utils.integrity import as_record, changes, record_of
+from rerank.utils.integrity import Record, changes, record_of
 from rerank.utils.json_files import read_json
 
 TOLERANCE = 1e-3
@@ -43,7 +43,7 @@ class ExportFacts(TypedDict):
     max_length: int
     max_doc_tokens: int
     settings: dict[str, Any]
-    files: dict[str, Any]
+    files: Record
 
 
 class ExportedCrossEncoder:
@@ -141,7 +141,7 @@ def open_export(name: str, template: str) -> tuple[ExportedCrossEncoder, Any, Ex
     """
     folder, remedy = Path(name), "export the checkpoint again"
     facts: ExportFacts = read_json(folder / EXPORT_FILE, ExportFacts, remedy)
-    if damage := next(changes(folder, as_record(facts["files"])), None):
+    if damage := next(changes(folder, facts["files"]), None):
         raise UserError(f"{folder}: {damage}; {remedy}")
     if template and template != facts["template"]:
         own = f"with the template {facts['template']!r}" if facts["template"] else "without a template"

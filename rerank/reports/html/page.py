@@ -1,39 +1,23 @@
 """`rerank report`: writes one HTML file about experiments or run files, by report.html and report.css."""
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, open_collection
 from rerank.evaluation.tables.table import Table
 from rerank.reports.charts.drawing import inline_svg
-from rerank.reports.charts.plot import CHARTS, DEPTH, Gain, chart_figure, gains
+from rerank.reports.charts.plot import CHARTS, DEPTH, chart_figure, gains
 from rerank.reports.html.parts import Figure, Missing, Rows, or_missing, render_page
-from rerank.reports.html.queries import (
-    QueryDetails,
-    Texts,
-    most_changed,
-    query_details,
-    read_documents,
-    shown_documents,
-)
+from rerank.reports.html.queries import Texts, most_changed, query_details, read_documents, shown_documents
 from rerank.runs.experiment_results import ExperimentResults, FoldResults
 from rerank.runs.results import Compared, Results, compared_with_first, open_results
 from rerank.runs.run_files import RunFiles, are_run_files, compare_files
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, check_output
 from rerank.utils.progress import log
-
-
-class ExperimentSection(NamedTuple):
-    """The section of one experiment; `changed` is None if its first stage's run is missing."""
-
-    name: str
-    description: str
-    figures: list[Figure]
-    changed: dict[str, list[QueryDetails]] | None
-    gains: list[Gain]
 
 
 def write_report(
@@ -107,36 +91,32 @@ def _render(
     descriptions: Sequence[str],
     **parts: Any,
 ) -> str:
-    """The page of these parts, with the section on what re-ranking could do, and one for each experiment.
-
-    `texts` has no documents yet: they are those of the collection, if there is one.
-    """
+    """The page of these parts; `texts` gets the documents of the collection, if there is one."""
     results.queries.update(collection.queries if collection else {})
     compared = [experiment for experiment in results.experiments if experiment.first_stage]
-    changed = {experiment.name: gains(results, experiment) for experiment in compared}
+    of_queries = {experiment.name: gains(results, experiment) for experiment in compared}
+    changed = {name: most_changed(of_run) for name, of_run in of_queries.items()}
     if collection:
-        shown = (
+        shown = {
             doc_id
             for experiment in compared
-            for side in most_changed(changed[experiment.name]).values()
-            for gain in side
+            for gain in chain(*changed[experiment.name].values())
             for doc_id in shown_documents(experiment, gain.query_id)
-        )
-        texts = read_documents(collection, sorted(set(shown)), texts.language, results.experiments[0])
+        }
+        texts = read_documents(collection, sorted(shown), texts.language, results.experiments[0])
     if texts.reason:
         log.info(f"no texts: {texts.reason}")
     sections = []
     for experiment, description in zip(results.experiments, descriptions, strict=True):
-        of_run, figures = changed.get(experiment.name), [_figure(name, results, experiment) for name in charts]
-        details = (
-            None
-            if of_run is None
-            else {
-                title: [query_details(results, experiment, gain, texts) for gain in side]
-                for title, side in most_changed(of_run).items()
-            }
-        )
-        sections.append(ExperimentSection(experiment.name, description, figures, details, of_run or []))
+        sides = changed.get(experiment.name, {}).items()  # none if the first stage's run is missing
+        section = {
+            "name": experiment.name,
+            "description": description,
+            "figures": [_figure(name, results, experiment) for name in charts],
+            "changed": {title: [query_details(results, experiment, g, texts) for g in side] for title, side in sides},
+            "gains": of_queries.get(experiment.name, []),
+        }
+        sections.append(section)
     return render_page(
         "report.html",
         measure=results.measure,
