@@ -35,8 +35,8 @@ from rerank.utils.cluster import LOCAL, expect_engine, work_on_ray
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, kept_hash, short_hash
 from rerank.utils.locks import NEW, temporary_place
+from rerank.utils.parallel import failures
 from rerank.utils.progress import log, progress
-from rerank.utils.workers import failures
 
 MOST_PARTS, LEAST_TOKENS = 100, 2**18
 """By default an interrupted command loses at most one hundredth of its work, or this many tokens."""

@@ -25,9 +25,8 @@ from rerank.training.device import expect_one_process, visible_gpus
 from rerank.utils.cluster import LOCAL, expect_engine, work_on_ray
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
-from rerank.utils.parallel import count_cores
+from rerank.utils.parallel import count_cores, failures, work
 from rerank.utils.progress import log, progress
-from rerank.utils.workers import failures, work
 
 OWN = ("loss", "lists", "training", "output")  # the sections that nothing shared depends on
 BEST = 20  # the cells of the table of the best ones

@@ -19,8 +19,8 @@ from rerank.stages.world import World
 from rerank.utils.cluster import LOCAL, work_on_ray
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
+from rerank.utils.parallel import failures
 from rerank.utils.progress import log, progress
-from rerank.utils.workers import failures
 
 INNER_DEPTH = 200
 """Documents of a query in the rankings that only teach the stages above and choose; there are many of these."""

@@ -65,7 +65,7 @@ class FoldResults:
 
 @dataclass(frozen=True)
 class ExperimentResults:
-    """One experiment; `first_stages` keeps the runs that experiments of a collection share, by file."""
+    """One experiment; `first_stages` keeps the runs that experiments of a collection share."""
 
     folder: ExperimentFolder
     first_stages: dict[Path, Run] = field(default_factory=dict, repr=False, compare=False)
@@ -94,12 +94,11 @@ class ExperimentResults:
 
     @property
     def has_features(self) -> bool:
-        """Whether it was trained on feature vectors, which have neither texts nor a first stage."""
+        """Whether it was trained on feature vectors, without texts and a first stage."""
         return any("features" in fold.facts for fold in self.folds)
 
     @property
     def depth(self) -> int:
-        """How many candidates of each query were re-ranked."""
         return int(self.setting("first_stage.depth") or FirstStageSettings().depth)
 
     @property

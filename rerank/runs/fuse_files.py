@@ -65,9 +65,8 @@ def fuse_files(
         of_queries, facts = _tuned(runs, qrels, measure)
         fused = fuse_scores(list(runs.values()), of_queries)
     write_run(out, fused, tag)
-    sources = [{"run": name, "sha256": file_hash(Path(name))} for name in names]
-    fusion = {"method": method, **facts, "runs": sources}
-    write_manifest(manifest, {"fusion": fusion, "run": {"sha256": file_hash(out)}})
+    facts["runs"] = [{"run": name, "sha256": file_hash(Path(name))} for name in names]
+    write_manifest(manifest, {"fusion": {"method": method, **facts}, "run": {"sha256": file_hash(out)}})
     return out
 
 

@@ -61,7 +61,7 @@ class FoldFolder:
 
     @property
     def begun(self) -> bool:
-        """Whether the fold was trained, to the end or not, or a command is at work on it."""
+        """Whether the fold or the final model was trained, to the end or not, or a command is at work on it."""
         return self.state.exists() or self.finished or is_locked(self.path, LOCK)
 
     @property
@@ -119,7 +119,7 @@ class ExperimentFolder:
 
     @property
     def folds(self) -> list[FoldFolder]:
-        """The folds that exist, in the order of their numbers."""
+        """Those that exist, in the order of their numbers."""
         folds = [FoldFolder(path) for path in self.path.glob("fold*") if path.is_dir()]
         return sorted(folds, key=lambda fold: (int(fold.name) if fold.name.isdecimal() else 0, fold.name))
 
@@ -128,11 +128,6 @@ class ExperimentFolder:
         """The folds that exist, and the final model if it exists."""
         final = self.fold(FINAL)
         return [*self.folds, *([final] if final.path.is_dir() else [])]
-
-    @property
-    def begun(self) -> bool:
-        """Whether a fold or the final model was trained, to the end or not, or a command is at work on one."""
-        return any(model.begun for model in self.models)
 
     @property
     def has_results(self) -> bool:
@@ -154,11 +149,7 @@ class CollectionFolder:
     feature_hashes = Inside("features.json")  # the hash of each fold's feature files
 
     def bm25_run(
-        self,
-        settings: FirstStageSettings,
-        collection: CollectionSettings = DEFAULT,
-        queries: str = "",
-        drawn: str = "",
+        self, settings: FirstStageSettings, collection: CollectionSettings = DEFAULT, queries: str = "", drawn: str = ""
     ) -> Path:
         """BM25's run: every setting that is not the default is in its name, so that no two runs share one.
 
@@ -184,7 +175,7 @@ class CollectionFolder:
 
     @property
     def experiments(self) -> list[ExperimentFolder]:
-        """The experiments that have settings, by name."""
+        """Those that have settings, by name."""
         return [ExperimentFolder(path.parent) for path in sorted(self.path.glob("*/config.toml"))]
 
     @property
@@ -193,7 +184,6 @@ class CollectionFolder:
 
     @property
     def pretrainings(self) -> list[PretrainingFolder]:
-        """The pre-trainings that were begun, by name."""
         return [PretrainingFolder(path) for path in sorted(self.path.glob(f"{PRETRAINED}*")) if path.is_dir()]
 
     def pretraining(self, identity: str) -> PretrainingFolder:

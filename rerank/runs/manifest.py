@@ -31,20 +31,10 @@ REMEDY = "expected a manifest as rerank wrote it; restore the file"
 
 def write_manifest(path: Path, facts: dict[str, Any]) -> None:
     """Writes `facts` with the versions, the git commit, the machine and a hash of all of it as JSON."""
-    about = {
-        "format": FORMAT,
-        "versions": {
-            "rerank": version(DISTRIBUTION) or version("rerank"),
-            **{name: version(name) for name in PACKAGES},
-            **plugin_versions(),
-        },
-        "commit": source_commit(),
-        "machine": {
-            "python": platform.python_version(),
-            "system": platform.platform(),
-            "processor": platform.machine(),
-        },
-    }
+    own, packages = version(DISTRIBUTION) or version("rerank"), {name: version(name) for name in PACKAGES}
+    machine = {"python": platform.python_version(), "system": platform.platform(), "processor": platform.machine()}
+    about = {"format": FORMAT, "versions": {"rerank": own, **packages, **plugin_versions()}}
+    about |= {"commit": source_commit(), "machine": machine}
     facts = json.loads(json.dumps({**facts, **about}))  # as it will be read, so that the hash is the same
     with atomic_write(path) as tmp:
         text = json.dumps({**facts, HASH: _hash(facts)}, indent=1, ensure_ascii=False)
@@ -91,29 +81,26 @@ def version(distribution: str) -> str | None:
 
 def judgments_hash(qrels: Qrels) -> str:
     """SHA-256 of the judgments; their order does not matter."""
-    lines = sorted(
-        f"{query_id} 0 {doc_id} {grade}\n" for query_id, grades in qrels.items() for doc_id, grade in grades.items()
-    )
+    lines = sorted(f"{query} 0 {doc_id} {grade}\n" for query, of in qrels.items() for doc_id, grade in of.items())
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def outcome(run: Path, qrels: Qrels, measures: Iterable[str] = DEFAULT_MEASURES) -> dict[str, Any]:
     """The hash of a run file, and the unrounded means over the queries of `qrels`."""
     measurements = evaluate(qrels, read_run(run), measures)
-    return {
-        "sha256": file_hash(run),
-        "means": {measure: fmean(values.values()) for measure, values in measurements.items()},
-    }
+    means = {measure: fmean(values.values()) for measure, values in measurements.items()}
+    return {"sha256": file_hash(run), "means": means}
 
 
 def source_commit(root: Path = Path(__file__).parents[2]) -> str | None:
     """The git commit of the source tree, with "+changes" if files were changed since; None if there is no commit."""
     if not (root / ".git").exists():
         return None
-    words = ("describe", "--always", "--exclude=*", "--abbrev=40", "--dirty=+changes")  # the commit, not a tag
-    git = ["git", "--no-optional-locks", *words]
+    git = "git --no-optional-locks describe --always --exclude=* --abbrev=40 --dirty=+changes"  # no tag, the commit
     try:
-        return subprocess.run(git, cwd=root, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        return subprocess.run(
+            git.split(), cwd=root, capture_output=True, text=True, timeout=10, check=True
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):  # git is missing, or does not trust the folder
         return None
 

@@ -43,9 +43,8 @@ class RunFiles:
             runs[name] = {number: read_run(file) for number, file in files.items()}
             for (one, first), (other, second) in combinations(runs[name].items(), 2):
                 if twice := first.keys() & second.keys():
-                    raise UserError(
-                        f"{files[other]}: query {min(twice)} is also in {files[one]}; expected it in one fold"
-                    )
+                    where = f"query {min(twice)} is also in {files[one]}"
+                    raise UserError(f"{files[other]}: {where}; expected it in one fold")
         return cls(paths, runs)
 
     @cached_property
@@ -97,7 +96,7 @@ def _short_names(paths: list[str]) -> list[str]:
     """The last informative part of each path, with as many parent folders as make the names unique."""
     informative = []
     for path in paths:
-        parts = [re.sub(r"([-_.]?fold)?((\.(run|trec|res|txt|gz))+)?$", "", part) for part in Path(path).parts]
+        parts = (re.sub(r"([-_.]?fold)?((\.(run|trec|res|txt|gz))+)?$", "", part) for part in Path(path).parts)
         informative.append([part for part in parts if part not in ("", "/", "all", "test")] or [path])
     for length in range(1, max(map(len, informative)) + 1):
         names = ["/".join(parts[-length:]) for parts in informative]

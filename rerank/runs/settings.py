@@ -61,7 +61,7 @@ def save_settings(config: Config, path: Path) -> None:
     Raises UserError if `path` holds another configuration, with which a fold was begun. A key that is missing there has
     its default. Only one command at a time may save: the caller holds a lock.
     """
-    if path.exists() and ExperimentFolder(path.parent).begun:
+    if path.exists() and any(model.begun for model in ExperimentFolder(path.parent).models):
         changed = differences(read_settings(path), sections(config))
         if not changed:
             return

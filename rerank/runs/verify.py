@@ -119,8 +119,7 @@ def _changed_inputs(folder: FoldFolder, facts: dict[str, Any]) -> Iterator[str]:
     for fact, key in (("first_stage", "run"), ("training_lists", "file")):
         if fact not in facts:
             continue
-        file = Path(facts[fact][key])
-        name = str(file)
+        file, name = Path(facts[fact][key]), str(facts[fact][key])
         if fact == "first_stage" and not facts["config"]["first_stage"]["run"]:
             file, name = folder.experiment.collection.path / file.name, file.name  # the folder may have been moved
         if file.is_file():

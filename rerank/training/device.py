@@ -22,7 +22,7 @@ from rerank.models.memory import ALLOCATOR_SETTINGS, prefer_expandable_segments
 from rerank.models.reranker import Reranker
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
-from rerank.utils.workers import GPUS
+from rerank.utils.parallel import GPUS
 
 LONGEST_WAIT = timedelta(days=1)
 """How long a process waits for the others: the main process alone downloads, indexes, retrieves and tokenises."""

@@ -21,9 +21,9 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 from cyclopts import Parameter
 
 from rerank.utils.errors import UserError
+from rerank.utils.parallel import SECONDS_TO_END, Pipe, end, outcome, start
 from rerank.utils.parameters import Pattern
 from rerank.utils.plugins import add_plugins, named_plugins
-from rerank.utils.workers import SECONDS_TO_END, Pipe, end, outcome, start
 
 Job = TypeVar("Job")
 LOCAL, RAY = "local", "ray"
@@ -48,7 +48,7 @@ def expect_engine(engine: str) -> None:
 def work_on_ray(
     engine: str, function: Callable[[Job], None], jobs: Sequence[Job], workers: int | None = None, gpus: bool = True
 ) -> Generator[tuple[Job, str], None, None]:
-    """Yields each job when it has ended, with its error, "" if it had none, as `rerank.utils.workers.work` does.
+    """Yields each job when it has ended, with its error, "" if it had none, as `rerank.utils.parallel.work` does.
 
     `function` is called in processes of Ray on the nodes of the cluster, in this process' working directory, which all
     nodes must share; a job whose node or process is lost starts again, as often as Ray tries. At most `workers` work at

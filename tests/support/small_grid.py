@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from rerank.utils.errors import UserError
+from rerank.utils.parallel import outcome
 from rerank.utils.plugins import named_plugins
-from rerank.utils.workers import outcome
 from tests.support.patience import SECONDS
 
 GRID = """
@@ -28,7 +28,7 @@ CELLS = [
 
 
 def work_here(function, jobs, workers, gpus):
-    """Does the jobs in this process, in the place of `rerank.utils.workers.work`."""
+    """Does the jobs in this process, in the place of `rerank.utils.parallel.work`."""
     return ((job, outcome(function, job)) for job in jobs)
 
 

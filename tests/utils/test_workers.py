@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.utils.workers import work
+from rerank.utils.parallel import work
 from tests.support.paths import ROOT
 from tests.support.patience import until
 from tests.support.processes import beside
@@ -39,7 +39,7 @@ def test_an_end_of_the_iteration_interrupts_every_worker_and_waits_for_it(tmp_pa
 
 def test_workers_end_with_their_parent_however_it_ends_and_whatever_it_ignores(tmp_path):
     code = (
-        "import signal; from rerank.utils.workers import work; from tests.support.small_grid import job; "
+        "import signal; from rerank.utils.parallel import work; from tests.support.small_grid import job; "
         "signal.signal(signal.SIGINT, signal.SIG_IGN); "  # as a shell's background jobs do
         f"list(work(job, ['wait {tmp_path / 'a'}'], 1))"
     )

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from rerank.data.trec import ranked
 from rerank.data.types import Qrels, Run
 from rerank.evaluation.evaluate import evaluate
-from rerank.reports.charts.drawing import INK, QUIET, colour, legend_above
+from rerank.reports.charts.drawing import INK, QUIET, colour
 from rerank.runs.results import Results
 from rerank.utils.errors import UserError
 
@@ -101,4 +101,4 @@ def draw_depths(figure: Any, results: Results) -> None:
         axes.plot(data.depths, values, color=colour(number), marker=".", label=name)
     axes.set_xlabel("documents re-ranked per query")
     axes.set_ylabel(f"{results.measure}, mean of {data.queries} queries")
-    legend_above(axes, columns=2)
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, borderaxespad=0.2)  # above the axes

@@ -53,18 +53,12 @@ STYLE: dict[Any, Any] = {
 
 
 def colour(number: int) -> str:
-    """The colour of a series."""
     return SERIES[number % len(SERIES)]
 
 
 def hover(artist: Any, text: str) -> None:
     """Shows `text` as a tooltip of the artist; SVG only."""
     artist.set_gid(HOVER + " ".join(text.split()))
-
-
-def legend_above(axes: Any, columns: int = 3) -> None:
-    """Puts the legend between title and axes."""
-    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=columns, borderaxespad=0.2)
 
 
 def draw_figure(draw: Callable[..., None], *data: Any, height: float = 3.0) -> Figure:

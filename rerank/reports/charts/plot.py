@@ -62,7 +62,6 @@ class Gain(NamedTuple):
 
     @property
     def gain(self) -> float:
-        """After - before."""
         return self.after - self.before
 
 

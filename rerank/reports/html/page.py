@@ -157,15 +157,10 @@ def _figure(name: str, results: Results, *experiment: Compared) -> Figure:
 
 def cost_table(experiments: Sequence[ExperimentResults]) -> Rows | Missing:
     """A row per finished fold: epochs, time, speed and memory, from the log and the manifest."""
-    rows = [
-        [f"{experiment.name}, fold {fold.name}", *_cost(fold).values()]
-        for experiment in experiments
-        for fold in experiment.folds
-        if fold.facts
-    ]
-    if not rows:
+    costs = {f"{one.name}, fold {fold.name}": _cost(fold) for one in experiments for fold in one.folds if fold.facts}
+    if not costs:
         return Missing("no fold has a manifest with its time and memory")
-    return Rows(["run", *_cost(experiments[0].folds[0])], rows)
+    return Rows(["run", *next(iter(costs.values()))], [[name, *cost.values()] for name, cost in costs.items()])
 
 
 def _cost(fold: FoldResults) -> dict[str, object]:

@@ -56,7 +56,7 @@ class ShownDocument(NamedTuple):
 
 
 class QueryDetails(NamedTuple):
-    """A query, how it changed, and its documents."""
+    """A query that changed, and its documents."""
 
     gain: Gain
     documents: list[ShownDocument]
@@ -76,7 +76,6 @@ def shown_documents(experiment: Compared, query_id: str) -> list[str]:
 
 
 def query_details(results: Results, experiment: Compared, gain: Gain, texts: Texts) -> QueryDetails:
-    """A query and its documents."""
     query_id, grades = gain.query_id, results.qrels[gain.query_id]
     runs = experiment.candidates(), experiment.run
     before, after = ({d: rank for rank, d in enumerate(ranked(run.get(query_id, {})), 1)} for run in runs)
