@@ -1,4 +1,4 @@
-"""Files: whether those exist that settings and arguments name, and those of settings that are part of the package."""
+"""Whether the files exist that settings and arguments name, and the files of settings that are in the package."""
 
 import os
 from pathlib import Path
@@ -25,7 +25,6 @@ def check_files(config: Config) -> None:
 
 
 def check_file(what: str, path: str | Path) -> None:
-    """Raises UserError if `path` is no file."""
     if Path(path).is_dir():
         raise UserError(f"{what} {path}: is a folder, expected a file")
     if not Path(path).is_file():

@@ -27,6 +27,5 @@ def check_language(language: str) -> None:
     """Raises UserError, with all codes, for a language without an analyzer."""
     if language not in (ENGLISH, *ANALYZERS):
         codes = ", ".join(sorted({ENGLISH, *ANALYZERS}))
-        raise UserError(
-            f"--collection.language {language}: Lucene has no analyzer of that code; expected one of {codes}"
-        )
+        what = f"--collection.language {language}: Lucene has no analyzer of that code"
+        raise UserError(f"{what}; expected one of {codes}")

@@ -230,7 +230,6 @@ def _notes(runs: Mapping[str, Run], qrels: Qrels, queries: JudgedQueries) -> lis
         if query_ids
     ] or ["Every run has every query."]
     if unjudged := dict.fromkeys(query_id for run in runs.values() for query_id in run if not qrels.get(query_id)):
-        notes.append(
-            f"Queries of the runs without judgments, which cannot count ({len(unjudged)}): {examples(unjudged)}."
-        )
+        what = "Queries of the runs without judgments, which cannot count"
+        notes.append(f"{what} ({len(unjudged)}): {examples(unjudged)}.")
     return notes

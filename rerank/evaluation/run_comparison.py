@@ -74,7 +74,7 @@ def compare_measurements(
 
     All runs have values for the same queries. A run is compared with `baseline`, or with the best run: the first with
     the highest mean, over the folds if `fold_queries` (the query ids of each fold) are given. The correction is for the
-    tests of all other runs on one measure. `intervals` adds bootstrap intervals, which take a second or two.
+    tests of all other runs on one measure. `intervals` adds those of a bootstrap.
     """
     runs, unknown = list(measurements), (math.nan, math.nan)
     comparisons = {}
@@ -93,12 +93,10 @@ def compare_measurements(
         bounds = [unknown] * (len(runs) + len(others))
         if intervals:  # all on the same resamples
             bounds = bootstrap_intervals([*values, *differences])
-        rows = [
-            RunComparison(
-                run, measure, *means[i], *fold_means[i], *bounds[i], headline[i] == max(headline), runs[reference]
-            )
-            for i, run in enumerate(runs)
-        ]
+        rows = []
+        for i, run in enumerate(runs):
+            found = *means[i], *fold_means[i], *bounds[i], headline[i] == max(headline)
+            rows.append(RunComparison(run, measure, *found, runs[reference]))
         p_values = [paired_test(values[i], values[reference], test) for i in others]
         corrected = CORRECTIONS[correction][1](p_values)
         tested = zip(others, differences, p_values, corrected, bounds[len(runs) :], strict=True)

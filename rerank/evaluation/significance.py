@@ -3,12 +3,9 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:  # imported by the functions: `rerank eval --help` lists the tests without numpy, which takes 70 ms
-    import numpy as np
-
-    Values: TypeAlias = Sequence[float] | np.ndarray
+import numpy as np
 
 RESAMPLES = 10_000  # random draws of the randomisation test and of the bootstrap
 CONFIDENCE = 0.95  # of the bootstrap intervals
@@ -16,7 +13,8 @@ SEED = 0
 DECIMALS = 10  # of differences that are ranked: values of measures carry rounding errors of 1e-16
 CHUNK = 500  # draws at a time, so that memory does not grow with their number
 
-PairedTest = Callable[["np.ndarray"], float]
+Values: TypeAlias = Sequence[float] | np.ndarray
+PairedTest = Callable[[np.ndarray], float]
 """The differences of n >= 2 paired values, float64 of shape (n,), to the two-sided p-value."""
 
 
@@ -43,34 +41,28 @@ def significance_test(name: str, label: str, note: str = "") -> Callable[[Paired
     return register
 
 
-def mean_and_error(values: "Values") -> tuple[float, float]:
+def mean_and_error(values: Values) -> tuple[float, float]:
     """The mean of n values and its standard error, s / sqrt(n) with s the sample standard deviation; NaN for n = 1.
 
     >>> mean_and_error([0.2, 0.4])
     (0.30000000000000004, 0.1)
     """
-    import numpy as np
-
     n = len(values)
     mean = float(np.mean(values))
     return mean, float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.nan
 
 
-def paired_test(first: "Values", second: "Values", test: str = "t") -> float:
+def paired_test(first: Values, second: Values, test: str = "t") -> float:
     """The two-sided p-value of one of TESTS on paired values, one pair per query; NaN for fewer than 2 pairs."""
-    import numpy as np
-
     return TESTS[test].p_value(np.subtract(first, second)) if len(first) > 1 else math.nan
 
 
-def bootstrap_intervals(columns: "Sequence[Values]") -> list[tuple[float, float]]:
+def bootstrap_intervals(columns: Sequence[Values]) -> list[tuple[float, float]]:
     """The 95 % confidence interval of the mean of each column of one value per query; NaN for fewer than 2 queries.
 
     The ends are percentiles of the means of RESAMPLES resamples of the queries, drawn always from the same seed and
     the same for all columns.
     """
-    import numpy as np
-
     values = np.asarray(columns, dtype=np.float64)
     n = values.shape[1]
     if n < 2:
@@ -85,7 +77,7 @@ def bootstrap_intervals(columns: "Sequence[Values]") -> list[tuple[float, float]
 
 
 @significance_test("t", label="t-test")
-def t_test(differences: "np.ndarray") -> float:
+def t_test(differences: np.ndarray) -> float:
     """Student's t-test. If all differences are the same, p is 1 for a difference of 0 and 0 for any other."""
     difference, error = mean_and_error(differences.tolist())
     if error == 0:
@@ -96,7 +88,7 @@ def t_test(differences: "np.ndarray") -> float:
 
 
 @significance_test("wilcoxon", label="Wilcoxon signed-rank test")
-def wilcoxon_test(differences: "np.ndarray") -> float:
+def wilcoxon_test(differences: np.ndarray) -> float:
     """Wilcoxon's signed-rank test (1945) of the differences, rounded to DECIMALS decimals, by scipy's defaults.
 
     Pairs that do not differ are left out, as Wilcoxon did; p is 1 if no pair differs. Equal differences share the mean
@@ -104,7 +96,6 @@ def wilcoxon_test(differences: "np.ndarray") -> float:
     for up to 13. For more it is that of the normal approximation, with the correction for ties and without one for
     continuity.
     """
-    import numpy as np
     from scipy.stats import wilcoxon
 
     rounded = np.round(differences, DECIMALS)
@@ -113,14 +104,12 @@ def wilcoxon_test(differences: "np.ndarray") -> float:
 
 
 @significance_test("randomisation", label="randomisation test", note=f"{RESAMPLES:,} draws")
-def randomisation_test(differences: "np.ndarray") -> float:
+def randomisation_test(differences: np.ndarray) -> float:
     """Fisher's randomisation test on the mean difference (Smucker, Allan and Carterette, CIKM 2007).
 
     The signs of the differences are drawn RESAMPLES times, always from the same seed; p = (b + 1) / (n + 1), where b of
     n draws are at least as far from 0 as the observed difference. scipy's permutation_test takes thirty times as long.
     """
-    import numpy as np
-
     generator, total = np.random.default_rng(SEED), abs(differences.sum())
     extreme = 0
     for _ in range(RESAMPLES // CHUNK):

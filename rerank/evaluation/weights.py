@@ -20,10 +20,8 @@ MEASURE = "nDCG@20"
 STEPS, STEPS_OF_SEVERAL = 20, 10  # the parts into which the weights of two runs, and of more, are cut
 MOST_TUNED = 6  # the runs whose weights can be tuned: 3,003 combinations
 MOST_QUERIES = 500  # that choose the weights: with more, the choice is as good and takes longer
-ERRORS = 1.5
-"""Standard errors by which values must be ahead of others: with one, ten judged queries often choose by chance."""
-TIE = 1e-12
-"""Smaller differences of means are rounding: the order in which the values are summed must not choose."""
+ERRORS = 1.5  # standard errors to be ahead by: with one, ten judged queries often choose by chance
+TIE = 1e-12  # smaller differences of means are rounding: the order of a sum must not choose
 
 Values = Mapping[str, float]  # query_id -> the value of a measure
 

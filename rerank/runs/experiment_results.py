@@ -126,9 +126,8 @@ class ExperimentResults:
         if self.has_features:
             raise UserError(f"{self.name}: feature vectors have no first stage to compare with")
         if not self.first_stage:
-            raise UserError(
-                f"{self.name}: the first stage's run {self.first_stage_file} is missing, so it cannot be compared with"
-            )
+            missing = f"the first stage's run {self.first_stage_file} is missing"
+            raise UserError(f"{self.name}: {missing}, so it cannot be compared with")
         return self.first_stage
 
 
@@ -151,9 +150,7 @@ def joined_test_runs(folds: Sequence[FoldFolder], config: Config) -> Run:
         if facts["outcome"]["test"]["sha256"] != file_hash(fold.test_run):
             changed.append(f"{fold.test_run.name} is not the file that {fold.manifest.name} records")
         if changed:
-            raise UserError(
-                f"{fold.path}: not joined with the other folds: {'; '.join(changed)}; remove the folder to train the "
-                "fold again"
-            )
+            remedy = "remove the folder to train the fold again"
+            raise UserError(f"{fold.path}: not joined with the other folds: {'; '.join(changed)}; {remedy}")
         joined |= read_run(fold.test_run)
     return joined

@@ -59,11 +59,9 @@ def fuse_files(
     facts: dict[str, Any] = {"k": RRF_K}
     if method == "rrf":
         fused = fuse_ranks(list(runs.values()))
-    elif weights:
-        fused, facts = fuse_scores(list(runs.values()), tuple(weights)), {"weights": tuple(weights)}
     else:
-        of_queries, facts = _tuned(runs, qrels, measure)
-        fused = fuse_scores(list(runs.values()), of_queries)
+        used, facts = (tuple(weights), {"weights": tuple(weights)}) if weights else _tuned(runs, qrels, measure)
+        fused = fuse_scores(list(runs.values()), used)
     write_run(out, fused, tag)
     facts["runs"] = [{"run": name, "sha256": file_hash(Path(name))} for name in names]
     write_manifest(manifest, {"fusion": {"method": method, **facts}, "run": {"sha256": file_hash(out)}})

@@ -3,8 +3,7 @@
 runs/<collection>/                     CollectionFolder
 runs/<collection>/pretrained-<hash>/   PretrainingFolder
 runs/<collection>/<experiment>/        ExperimentFolder
-runs/<collection>/<experiment>/fold1/  FoldFolder
-runs/<collection>/<experiment>/final/  FoldFolder, of the model to deploy
+runs/<collection>/<experiment>/fold1/  FoldFolder, as is final/ of the model to deploy
 """
 
 import re
@@ -21,15 +20,14 @@ MANIFEST = "manifest.json"
 LOCK = "fold"  # what a command holds in the folder of a fold that it trains
 
 
+@dataclass(frozen=True)
 class Inside:
     """An attribute of a folder: the path of the file or the folder of this name in it."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    name: str
 
     def __get__(self, folder: Any, owner: type) -> Path:
-        path: Path = folder.path
-        return path / self.name
+        return Path(folder.path, self.name)
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,6 @@ class PretrainingFolder:
 
     @property
     def identity(self) -> str:
-        """The hash of everything that the result depends on."""
         return self.path.name.removeprefix(PRETRAINED)
 
     @property

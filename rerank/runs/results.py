@@ -70,10 +70,8 @@ def open_results(folder: Path, measure: str) -> Results[ExperimentResults]:
     folders = [experiment] if is_one else collection.experiments
     experiments = [ExperimentResults(one, first_stages) for one in folders if one.has_results]
     if not experiments:
-        raise UserError(
-            f"{folder}: no experiment here has a finished fold (fold1/test.run); expected runs/<collection> after "
-            "`rerank train` or `rerank sweep`"
-        )
+        expected = "runs/<collection> after `rerank train` or `rerank sweep`"
+        raise UserError(f"{folder}: no experiment here has a finished fold (fold1/test.run); expected {expected}")
     first = {(one.first_stage_file, one.depth) for one in experiments}
     are_short = len({file.stem for file, _ in first}) == len(first)  # and tell the first stages apart
     names = {

@@ -16,11 +16,8 @@ from rerank.evaluation.measures import DEFAULT_MEASURES, measure_names
 from rerank.runs.layout import CollectionFolder, ExperimentFolder
 from rerank.utils.errors import UserError
 
-FOLD_NUMBER = re.compile(  # the last one of a path; the fold of a published split has a word in place of a number
-    rf"(?<![A-Za-z])fold[-_]?(\d+|{SPLIT}(?![A-Za-z]))(?!.*fold[-_]?(\d|{SPLIT}))"
-)
-QRELS = CollectionFolder(Path()).qrels.name
-FOLDS = CollectionFolder(Path()).folds.name
+FOLD_NUMBER = re.compile(rf"(?<![A-Za-z])fold[-_]?(\d+|{SPLIT}(?![A-Za-z]))(?!.*fold[-_]?(\d|{SPLIT}))")  # the last one
+QRELS, FOLDS = CollectionFolder(Path()).qrels.name, CollectionFolder(Path()).folds.name
 FOLDERS_UP = 3  # from runs/<collection>/<experiment>/fold1/test.run to runs/<collection>, and one more
 
 
@@ -76,7 +73,7 @@ def are_run_files(paths: Sequence[Path]) -> bool:
 
 
 def _group_folds(paths: list[Path]) -> dict[str, dict[str, Path]]:
-    """Name of the run -> number of the fold -> file; the number is "" if the path has none."""
+    """Name of the run -> number of the fold, or the word of a published split, "" if there is none -> file."""
     if not paths:
         raise UserError("eval: expected at least one run file, got none")
     files: dict[str, dict[str, Path]] = defaultdict(dict)
@@ -84,9 +81,8 @@ def _group_folds(paths: list[Path]) -> dict[str, dict[str, Path]]:
         if path.is_dir():
             raise UserError(f"{path}: is a folder, expected a run file, such as {ExperimentFolder(path).all_run}")
         text = path.absolute().as_posix()
-        match = FOLD_NUMBER.search(text)
-        number, of_run = match[1] if match else "", files[FOLD_NUMBER.sub("fold", text)]
-        if number in of_run:
+        match, of_run = FOLD_NUMBER.search(text), files[FOLD_NUMBER.sub("fold", text)]
+        if (number := match[1] if match else "") in of_run:
             raise UserError(f"{path}: given twice; expected each run once")
         of_run[number] = path
     return dict(zip(_short_names(list(files)), files.values(), strict=True))

@@ -66,10 +66,8 @@ def save_settings(config: Config, path: Path) -> None:
         if not changed:
             return
         old, new = ("; ".join(f"{key} = {values[i]}" for key, values in changed.items()) for i in (0, 1))
-        raise UserError(
-            f"{path}: this experiment was begun with other settings: there {old}; here {new}; "
-            "give this one another --name, or remove the folder"
-        )
+        remedy = "give this one another --name, or remove the folder"
+        raise UserError(f"{path}: this experiment was begun with other settings: there {old}; here {new}; {remedy}")
     with atomic_write(path) as tmp:
         tmp.write_text(to_toml(config), encoding="utf-8")
 

@@ -106,7 +106,7 @@ def _outcome(folder: FoldFolder, facts: dict[str, Any], part: str, judged: Qrels
     if part == "valid" and measure != "loss":
         expected[measure_name(measure)] = facts["best_valid"]
     if not run.is_file():
-        return "", [f"{run.name}: expected a file, found none"]
+        return "", _same_hash(run.name, recorded["sha256"], "")
     found = outcome(run, judged, expected)
     changed = [name for name, mean in expected.items() if not abs(mean - found["means"][name]) <= TOLERANCE]
     of_means = [f"{run.name}, {m}: expected {expected[m]:.6f}, found {found['means'][m]:.6f}" for m in changed[:1]]
@@ -117,15 +117,12 @@ def _outcome(folder: FoldFolder, facts: dict[str, Any], part: str, judged: Qrels
 def _changed_inputs(folder: FoldFolder, facts: dict[str, Any]) -> Iterator[str]:
     """What differs in the first stage's run and in the file of training lists."""
     for fact, key in (("first_stage", "run"), ("training_lists", "file")):
-        if fact not in facts:
-            continue
-        file, name = Path(facts[fact][key]), str(facts[fact][key])
-        if fact == "first_stage" and not facts["config"]["first_stage"]["run"]:
-            file, name = folder.experiment.collection.path / file.name, file.name  # the folder may have been moved
-        if file.is_file():
-            yield from _same_hash(name, facts[fact]["sha256"], file_hash(file))
-        else:
-            yield f"{name}: expected a file, found none"
+        if fact in facts:
+            file, name = Path(facts[fact][key]), str(facts[fact][key])
+            if fact == "first_stage" and not facts["config"]["first_stage"]["run"]:
+                file, name = folder.experiment.collection.path / file.name, file.name  # the folder may have been moved
+            found = file_hash(file) if file.is_file() else ""
+            yield from _same_hash(name, facts[fact]["sha256"], found)
 
 
 def _changed_queries(config: dict[str, Any], whole: Fold, recorded: Fold) -> Iterator[str]:
@@ -137,6 +134,8 @@ def _changed_queries(config: dict[str, Any], whole: Fold, recorded: Fold) -> Ite
 
 
 def _same_hash(name: str, expected: str, found: str) -> list[str]:
+    if not found:
+        return [f"{name}: expected a file, found none"]
     return [] if expected == found else [f"{name}: expected SHA-256 {expected[:12]}…, found {found[:12]}…"]
 
 

@@ -77,7 +77,7 @@ def work_on_ray(
 
 
 class Work(NamedTuple):
-    """What the driver is told: the arguments of `work_on_ray`, pickled, the working directory and the plug-ins."""
+    """What the driver and the jobs are told: arguments of `work_on_ray`, the working directory and the plug-ins."""
 
     engine: str
     function: bytes
@@ -109,7 +109,6 @@ def drive(pipe: Pipe, work: Work, jobs: Sequence[bytes]) -> None:
 
 
 def _connect(engine: str) -> None:
-    """Connects this process to the cluster; raises UserError if there is none."""
     import ray
 
     address = engine if engine != RAY else os.environ.get("RAY_ADDRESS") or "auto"

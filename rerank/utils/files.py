@@ -44,7 +44,7 @@ def check_new_folder(out: Path, flag: str = "--out") -> None:
 
 
 def _writable_target(path: str | Path, flag: str) -> Path:
-    """The `_output_target`; raises UserError if nothing can be written in its folder, or where that would be made."""
+    """The `_output_target`, after a trial of its folder, or of the folder in which that would be made."""
     target = _output_target(path, f"{flag} ")
     existing = next(parent for parent in target.absolute().parents if os.path.lexists(parent))
     try:
@@ -136,5 +136,5 @@ def kept_hash(path: Path) -> str:
 
 
 def user_cache(name: str) -> Path:
-    """The folder `name` of the user's cache, for what is made from files whose own folder may be read-only."""
+    """A folder of the user's cache, for what is made from files whose own folder may be read-only."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rerank" / name

@@ -17,9 +17,7 @@ from rerank.utils.errors import UserError
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
 
-MOST_NESTED = 900
-"""Brackets in each other, at most. Python's own bound depends on its version: 3.13 reads so many that the stack, which
-is smaller once Java runs, ends first, and with it the process."""
+MOST_NESTED = 900  # brackets in each other: Python 3.13 reads more than the stack holds once Java runs, and ends
 STRINGS_AND_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[][{}]', re.DOTALL)
 
 

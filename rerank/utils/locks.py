@@ -46,7 +46,7 @@ def locked(folder: Path, what: str) -> Iterator[None]:
 
 
 def is_locked(folder: Path, what: str) -> bool:
-    """Whether another process, or another thread, holds the lock of `what` in `folder`."""
+    """Whether another process, or another thread, is in `locked`."""
     try:
         with FileLock(folder / f"{what}.lock").acquire(blocking=False):
             return False

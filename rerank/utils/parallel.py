@@ -56,8 +56,7 @@ def ordered_map(function: Callable[[Any], Built], items: Iterable[Any]) -> Gener
     workers = min(MAX_WORKERS, count_cores())
     pool = ProcessPoolExecutor(workers, get_context("spawn"), _ignore_interrupts)
     try:
-        for _, result in _in_order(pool, function, chain(first, items), 2 * workers):
-            yield result
+        yield from (result for _, result in _in_order(pool, function, chain(first, items), 2 * workers))
     finally:
         pool.shutdown(cancel_futures=True)
 

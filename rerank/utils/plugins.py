@@ -15,9 +15,7 @@ from pathlib import Path
 from rerank.utils.errors import UserError
 
 GROUP = "rerank"
-VARIABLE = "RERANK_PLUGINS"
-"""The environment variable with the modules of `--plugin`, separated by commas."""
-
+VARIABLE = "RERANK_PLUGINS"  # with the modules of `--plugin`, separated by commas
 _begun: set[str] = set()
 
 

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import docstring_parser
 
 PACKAGE = Path(__file__).parents[1]
-TYPES: dict[str, type] = {"float": float, "int": int, "bool": bool, "str": str}
-"""The types of hyperparameters. Parameters of other types, such as tensors, are not settings."""
+TYPES: dict[str, type] = {"float": float, "int": int, "bool": bool, "str": str}  # of hyperparameters; tensors are none
 
 
 class Hyperparameter(NamedTuple):
@@ -26,8 +25,6 @@ class Hyperparameter(NamedTuple):
 
 
 class Registered(NamedTuple):
-    """A registered function."""
-
     name: str
     docstring: str
     hyperparameters: dict[str, Hyperparameter]

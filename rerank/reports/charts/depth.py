@@ -28,10 +28,9 @@ def expect_re_rankings(results: Results) -> None:
     for experiment in results.experiments:
         for query_id, candidates in experiment.first_stage.items():
             if added := experiment.run.get(query_id, {}).keys() - candidates.keys():
-                raise UserError(
-                    f"{experiment.name}: has document {min(added)} of query {query_id}, which "
-                    f"{results.first_stage_names[experiment.name]} does not have; expected a re-ranking of it"
-                )
+                name, what = experiment.name, f"document {min(added)} of query {query_id}"
+                below = results.first_stage_names[name]
+                raise UserError(f"{name}: has {what}, which {below} does not have; expected a re-ranking of it")
 
 
 def re_ranked(first: Run, run: Run, depth: int) -> Run:

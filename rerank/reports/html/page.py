@@ -42,15 +42,13 @@ def write_report(
 
 
 def page_of_experiments(results: Results[ExperimentResults]) -> str:
-    """The page of a collection's experiments."""
     experiments, first = results.experiments, results.experiments[0]
     collection, missing = None, ""
     try:
         if first.has_features:
             raise UserError("feature vectors have none")
-        collection = open_collection(
-            first.setting("collection.source") or "", first.setting("collection.queries") or ""
-        )
+        source, queries = (first.setting(f"collection.{key}") or "" for key in ("source", "queries"))
+        collection = open_collection(source, queries)
     except UserError as error:
         missing = str(error)
     finished = [experiment for experiment in experiments if experiment.folder.all_run.is_file()]
