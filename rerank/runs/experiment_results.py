@@ -50,10 +50,7 @@ class FoldResults:
         return read_run(self.folder.test_run) if self.folder.finished else {}
 
     def validation_mean(self, measure: str) -> float | None:
-        """The mean over the judged validation queries: that of the manifest, or computed if it has none.
-
-        None if the fold has no validation or no test run.
-        """
+        """The mean over the judged validation queries, from the manifest or computed; None of an unfinished fold."""
         if not (self.folder.finished and self.folder.valid_run.exists()):
             return None
         means: dict[str, float] = self.facts.get("outcome", {}).get("valid", {}).get("means", {})

@@ -148,10 +148,7 @@ class CollectionFolder:
     def bm25_run(
         self, settings: FirstStageSettings, collection: CollectionSettings = DEFAULT, queries: str = "", drawn: str = ""
     ) -> Path:
-        """BM25's run: every setting that is not the default is in its name, so that no two runs share one.
-
-        `queries` is the hash of the file of queries, and `drawn` that of the queries that were drawn.
-        """
+        """BM25's run, named after all settings that are no default; `queries` and `drawn` are hashes of queries."""
         default = FirstStageSettings()
         values = {name: getattr(settings, name) for name in ("index", "depth", "k1", "b")}
         parts = [f"-{name}={value}" for name, value in values.items() if value != getattr(default, name)]

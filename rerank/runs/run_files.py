@@ -30,10 +30,7 @@ class RunFiles:
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> "RunFiles":
-        """Reads files, of which those that differ only in the number of a fold are one run.
-
-        Raises UserError if there is no file, one is given twice or malformed, and for a query in two folds of a run.
-        """
+        """Reads files; those that differ only in the number of a fold are one run, with other queries in each."""
         paths = list(paths)
         runs: dict[str, dict[str, Run]] = {}
         for name, files in _group_folds(paths).items():
@@ -50,10 +47,7 @@ class RunFiles:
         return {name: {q: of for run in folds.values() for q, of in run.items()} for name, folds in self.folds.items()}
 
     def fold_of(self) -> dict[str, str]:
-        """query_id -> the number of its fold in the name of its file; files without a number are ignored.
-
-        Raises UserError if a query is in different folds of two runs.
-        """
+        """query_id -> the number of its fold in the names of the files that have one, the same in all runs."""
         fold_of: dict[str, str] = {}
         numbered = [(number, name) for name, folds in self.folds.items() for number in folds if number]
         for number, name in sorted(numbered, key=lambda pair: 0 if pair[0] == SPLIT else int(pair[0])):

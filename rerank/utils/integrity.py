@@ -134,10 +134,7 @@ class State(TypedDict):
 
 
 class Unfinished:
-    """Files that are written from front to back, item by item; `files` are their writers by name.
-
-    `done` is the number of items that they hold, and `facts` what else is to be known of these items, as JSON.
-    """
+    """Files that are written item by item: their writers by name, how many items they hold, and other JSON `facts`."""
 
     def __init__(self, folder: Path, work: str, files: dict[str, RecordedFile], state: State | None) -> None:
         self.folder, self.work, self.files = folder, work, files

@@ -57,10 +57,7 @@ def is_locked(folder: Path, what: str) -> bool:
 
 
 def make_once(path: Path, what: str, make: Callable[[], object]) -> None:
-    """Calls `make`, which makes `path`, unless it exists; of several processes, one makes it and the others wait.
-
-    What is there is never replaced, so another process may have it open. `what` and errors are those of `locked`.
-    """
+    """Calls `make`, which makes `path`, in one process while others wait, unless it exists: it is never replaced."""
     if not path.exists():
         with locked(path.parent, what):
             if not path.exists():

@@ -131,10 +131,7 @@ def work(
 def failures(
     ended: Generator[tuple[Job, str], None, None], total: int, what: str, name: Callable[[Job], str]
 ) -> list[tuple[Job, str]]:
-    """Waits for all jobs and returns those that failed, with the error, whose last line is logged meanwhile.
-
-    `ended` yields them as `work` does, and is closed in the end; `what` is shown with the progress.
-    """
+    """Waits for the jobs of `work`; returns those that failed, with the error, whose last line is logged meanwhile."""
     failed: list[tuple[Job, str]] = []
     with contextlib.closing(ended):
         for job, error in progress(ended, total, what, lambda: f"{len(failed)} failed" if failed else ""):
