@@ -132,7 +132,7 @@ def _models(
             pipeline = bm25_and(reranker, model, config)
             warm(pipeline)
     if reranker and max_doc_tokens is not None:
-        reranker.scorer.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else int(max_doc_tokens)
+        reranker.model.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else int(max_doc_tokens)
     if reranker and quick:
         reranker = int8_if_faster(reranker, lambda: (pipeline and candidates_of(pipeline)) or texts_of_python())
     return reranker, pipeline

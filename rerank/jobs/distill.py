@@ -17,7 +17,7 @@ from rerank.runs.layout import ExperimentFolder
 from rerank.tasks.collection import expect_text
 from rerank.tasks.first_stage import first_stage_run
 from rerank.tasks.text import TextDataset, open_text
-from rerank.training.device import exclusive, open_training_accelerator, precision_of, uses_tf32
+from rerank.training.device import exclusive, open_accelerator, precision_of, uses_tf32
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, kept_hash, short_hash
 from rerank.utils.json_files import read_json
@@ -36,7 +36,7 @@ def distill(config: Config, teacher: str, fold: str = "all", teacher_template: s
     """
     _check(config, teacher_template)
     _log_origin(teacher, config.collection.source)
-    accelerator = open_training_accelerator(config.training)
+    accelerator = open_accelerator(config.training)
     with accelerator.main_process_first():
         dataset = open_text(config, fold)
     lists = _teacher_lists(config, dataset, teacher, teacher_template, accelerator)

@@ -22,7 +22,7 @@ from rerank.models.export.formats import check_packages
 from rerank.models.gpu import SMALL
 from rerank.models.hub import encoder_folder, file_hashes
 from rerank.models.reranker import Reranker
-from rerank.models.text_scorer import TextScorer
+from rerank.models.scoring import TextScorer
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash, user_cache
 from rerank.utils.json_files import read_json
@@ -66,9 +66,8 @@ def export_checkpoint(settings: EncoderSettings, checkpoint: str, folder: Path, 
 
 def _write_graph(folder: Path, model: Reranker, form: str, int8: bool) -> Reranker:
     """Writes the folder of a graph and opens it. Raises UserError for a model that cannot be exported."""
-    scorer, weights = model.scorer, model.model
-    assert isinstance(weights, CrossEncoder)  # no graph
-    write_export(folder, model.name, weights, scorer.tokenizer, scorer.max_doc_tokens, form, int8)
+    assert isinstance(model.model, CrossEncoder)  # no graph
+    write_export(folder, model.name, model.model, form, int8)
     return Reranker.load(folder, device="cpu")
 
 
@@ -88,7 +87,7 @@ def int8_if_faster(reranker: Reranker, sample: Callable[[], Sample]) -> Reranker
     except UserError:  # it names flags of `rerank export`
         log.info(f'{name}: served in {scorer.precision}; int8 may be faster: pip install "ir-rerank[cpu]"')
         return reranker
-    settings = model.pooling, model.template, scorer.max_doc_tokens
+    settings = model.pooling, model.template, model.max_doc_tokens
     machine = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads(), scorer.precision
     place = user_cache("int8") / short_hash(*file_hashes(name), *settings, FORMAT, *machine)
     make_once(place, "int8 graph", lambda: _make(place, reranker, sample()))
@@ -101,7 +100,7 @@ def int8_if_faster(reranker: Reranker, sample: Callable[[], Sample]) -> Reranker
         f"{measured['tau']:.3f}; --speed exact serves float32"
     )
     found = Reranker.load(place / GRAPH, device="cpu")
-    found.scorer.max_doc_tokens = scorer.max_doc_tokens
+    found.model.max_doc_tokens = model.max_doc_tokens
     return found
 
 

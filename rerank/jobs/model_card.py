@@ -1,6 +1,7 @@
 """The model cards of checkpoints: README.md, from the templates of the folder cards."""
 
 import contextlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,10 @@ from jinja2 import Environment, FileSystemLoader
 
 from rerank.config import Config
 from rerank.data.types import Fold
-from rerank.models.hub import CheckpointConfig, TokenizerConfig, encoder_folder
+from rerank.models.hub import encoder_folder
 from rerank.runs.manifest import DISTRIBUTION, version
 from rerank.runs.settings import to_toml
 from rerank.utils.files import atomic_write
-from rerank.utils.json_files import read_json
 
 CARD = "README.md"
 
@@ -21,9 +21,8 @@ def write_training_card(
     checkpoint: Path, config: Config, collection: str, fold: Fold | None, facts: dict[str, Any]
 ) -> None:
     """Writes the card of a fold's model or, without a fold, of a pre-trained encoder; `facts` are its manifest's."""
-    remedy = f"remove {checkpoint.parent} to train again"
-    model: CheckpointConfig = read_json(checkpoint / "config.json", CheckpointConfig, remedy)
-    tokenizer: TokenizerConfig = read_json(checkpoint / "tokenizer_config.json", TokenizerConfig, remedy)
+    files = ("config.json", "tokenizer_config.json")
+    model, tokenizer = (json.loads((checkpoint / file).read_text(encoding="utf-8")) for file in files)
     templates = Environment(loader=FileSystemLoader(Path(__file__).parent / "cards"), trim_blocks=True)
     text = templates.get_template("cross_encoder.md").render(
         architecture=(model["architectures"] or [""])[0],

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from accelerate.utils import broadcast_object_list, gather_object
+from accelerate.utils import broadcast_object_list
 
-from rerank.config import Config, sections
+from rerank.config import Config, TrainingSettings, sections
 from rerank.config.files import check_file
 from rerank.data.trec import new_file, write_run
 from rerank.jobs.scoring import Scoring, open_scoring
 from rerank.models.export.folder import is_export
 from rerank.models.hub import EXPORT_FILE, file_hashes
-from rerank.models.scoring import chunk_by_length, make_run, pairs_of, score_chunks
+from rerank.models.scoring import score_candidates
 from rerank.runs.manifest import manifest_of, tag_of, write_manifest
 from rerank.tasks.collection import expect_text
 from rerank.tasks.text import check_encoder
@@ -28,7 +28,6 @@ from rerank.training.device import (
     device_facts,
     expect_one_process,
     open_accelerator,
-    open_training_accelerator,
     precision_facts,
 )
 from rerank.utils.cluster import LOCAL, expect_engine, work_on_ray
@@ -125,9 +124,9 @@ def rescore(
     if run:
         check_file("run", run)
     if here:
-        accelerator = open_training_accelerator(config.training)
+        accelerator = open_accelerator(config.training)
     else:
-        accelerator = open_accelerator(device="cpu")  # this process scores nothing
+        accelerator = open_accelerator(TrainingSettings(device="cpu"))  # this process scores nothing
         expect_one_process(accelerator, f"--on {engine}:")
     scoring = open_scoring(config, checkpoint, run, accelerator)
     plan = _plan(scoring, out, parts)
@@ -179,16 +178,11 @@ def _plan(scoring: Scoring, out: Path, parts: int | None) -> Parts:
 
 def _score_parts(scoring: Scoring, plan: Parts, numbers: Sequence[int]) -> None:
     """Scores parts, those that the main process has found missing, over the processes of the accelerator."""
-    model, passages, memory, accelerator = scoring.model, scoring.passages, scoring.memory, scoring.accelerator
-    shared = [numbers]
+    accelerator, shared = scoring.accelerator, [numbers]
     broadcast_object_list(shared)
     for number in progress(shared[0], len(shared[0]), "scoring parts", show=accelerator.is_main_process):
         lists = scoring.lists[plan.queries(number)]
-        memory.agree(accelerator)
-        chunks = chunk_by_length(pairs_of(lists), passages, memory.tokens)
-        own = chunks[accelerator.process_index :: accelerator.num_processes]
-        scored = score_chunks(model, passages, own, accelerator.device, accelerator.autocast, memory, show=False)
-        run = make_run(lists, gather_object(list(scored)), model.first_stage_weight)
+        run = score_candidates(scoring.model, scoring.passages, lists, accelerator, scoring.memory, show=False)
         if accelerator.is_main_process:
             write_run(plan.file(number), run, plan.facts["name"])
 
@@ -219,5 +213,5 @@ def _score_part(config: Config, checkpoint: str, run: Path | None, expected: Par
 @lru_cache(maxsize=1)
 def _opened(config: Config, checkpoint: str, run: Path | None, out: Path, parts: int) -> tuple[Scoring, Parts]:
     """The model on its device, which each worker opens once, and the plan."""
-    scoring = open_scoring(config, checkpoint, run, open_training_accelerator(config.training))
+    scoring = open_scoring(config, checkpoint, run, open_accelerator(config.training))
     return scoring, _plan(scoring, out, parts)

@@ -24,7 +24,7 @@ from rerank.runs.manifest import judgments_hash, outcome, write_manifest
 from rerank.runs.settings import save_settings
 from rerank.tasks.features import FeatureDataset, FeatureTask, open_features
 from rerank.tasks.text import TextDataset, TextTask, check_encoder, open_text
-from rerank.training.device import device_facts, exclusive, kept_torch_settings, open_training_accelerator, peak_memory
+from rerank.training.device import device_facts, exclusive, kept_torch_settings, open_accelerator, peak_memory
 from rerank.training.loop import best_epoch, train
 from rerank.training.objective import open_loss, validation_value
 from rerank.training.tracking import check_tracker, tracked
@@ -79,7 +79,7 @@ def open_experiment(config: Config, fold_name: str) -> Experiment:
     Raises UserError for invalid settings, before all else, and for input files that are missing or malformed.
     """
     check_training(config)
-    accelerator = open_training_accelerator(config.training)
+    accelerator = open_accelerator(config.training)
     open_dataset = open_features if is_feature_source(config.collection.source) else open_text
     with accelerator.main_process_first():
         dataset: TextDataset | FeatureDataset = open_dataset(config, fold_name)

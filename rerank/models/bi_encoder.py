@@ -63,11 +63,9 @@ class BiEncoder:
         from sentence_transformers import SentenceTransformer
 
         name = str(name_or_folder)
-        folder = encoder_folder(name)
-        check_config_files(folder)
-        _expect_bi_encoder(folder, name)
-        model = open_model(SentenceTransformer, folder, name, str(usable_device(device)), precision)
-        if not (folder / MODULES_FILE).is_file():
+        _expect_bi_encoder(name)
+        model = open_model(SentenceTransformer, name, str(usable_device(device)), precision)
+        if not (encoder_folder(name) / MODULES_FILE).is_file():
             log.info(f"encoder {name}: has no {MODULES_FILE}, so its vectors are the mean of its tokens', by cosine")
         return with_tokenizer(name, model, model.max_seq_length)
 
@@ -126,25 +124,28 @@ def with_tokenizer(name: str, model: Any, limit: int | None) -> BiEncoder:
     return BiEncoder(name, model, limit - around, open_offset_tokenizer(tokenizer.backend_tokenizer.to_str()))
 
 
-def stated_kinds(folder: Path) -> tuple[str, list[str]]:
+def stated_kinds(name: str) -> tuple[str, list[str]]:
     """The type that sentence-transformers has written into a model's files, or "", and its architectures."""
+    folder = encoder_folder(name)
     file, config = folder / "config_sentence_transformers.json", folder / "config.json"
     stated = read_json(file, dict[str, Any], EXPECTED).get("model_type") if file.is_file() else ""
     return stated or "", read_json(config, CheckpointConfig, EXPECTED).get("architectures") or []
 
 
-def _expect_bi_encoder(folder: Path, name: str) -> None:
+def _expect_bi_encoder(name: str) -> None:
     """Raises UserError if the files say that the model is something else, such as a cross-encoder."""
-    stated, architectures = stated_kinds(folder)
+    stated, architectures = stated_kinds(name)
     if stated not in ("", "SentenceTransformer"):
         raise UserError(f"encoder {name}: is a {stated}; {EXPECTED}")
     heads = [kind for kind in architectures if kind.endswith(HEADS)]
-    if heads and not (folder / MODULES_FILE).is_file():
+    if heads and not (encoder_folder(name) / MODULES_FILE).is_file():
         raise UserError(f"encoder {name}: is a {heads[0]}, which compares no vectors; {EXPECTED}")
 
 
-def open_model(kind: Any, folder: Path, name: str, device: str, precision: Precision) -> Any:
+def open_model(kind: Any, name: str, device: str, precision: Precision) -> Any:
     """Opens a model of this class of sentence-transformers. Raises UserError if it cannot be opened."""
+    folder = encoder_folder(name)
+    check_config_files(folder)
     settings: dict[str, Any] = {"device": device, "local_files_only": True, "trust_remote_code": False}
     try:
         with quiet_transformers():

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,10 +29,8 @@ REPLACED = ("head", "first_stage_weight", "first_stage")
 """Recorded settings that a model does not keep when it goes on training with others."""
 
 
-def open_cross_encoder(
-    name: str, pooling: str, seed: int, template: str = "", lora_rank: int = 0
-) -> tuple[CrossEncoder, Any, int]:
-    """The model of a name or folder, its tokenizer, and the tokens that fit into one passage.
+def open_cross_encoder(name: str, pooling: str, seed: int, template: str = "", lora_rank: int = 0) -> CrossEncoder:
+    """The model of a name or folder, to be trained.
 
     A folder that `save_cross_encoder` wrote has its own linear layer; an encoder gets a new one, initialised with
     `seed`. Without a `template` the model has the one that it was saved with. With a `lora_rank` the body learns
@@ -52,7 +50,7 @@ def open_cross_encoder(
                     f"encoder {name}: no sequence classifier of {type(loaded.model).__name__} can give the scores of a "
                     "linear layer on its first token; choose another, such as BERT, RoBERTa, DeBERTa or ModernBERT"
                 )
-    return _with_template(name, loaded, head, pooling, template), loaded.tokenizer, loaded.max_length
+    return _with_template(name, loaded, head, pooling, template)
 
 
 def _load(name: str) -> tuple[LoadedEncoder, Float32Linear | None]:
@@ -94,24 +92,16 @@ def _add_lora(model: Any, rank: int, seed: int) -> None:
         inject_adapter_in_model(settings, model.base_model)
 
 
-class TrainedCrossEncoder(NamedTuple):
-    """A model that can score, its tokenizer, the tokens that fit into a passage and those kept of a document."""
-
-    model: CrossEncoder | ExportedCrossEncoder
-    tokenizer: Any
-    max_length: int
-    max_doc_tokens: int
-
-
-def open_trained_cross_encoder(name: str, pooling: str, max_doc_tokens: int, template: str = "") -> TrainedCrossEncoder:
+def open_trained_cross_encoder(
+    name: str, pooling: str, max_doc_tokens: int, template: str = ""
+) -> CrossEncoder | ExportedCrossEncoder:
     """Opens a model for scoring: a checkpoint or an export of ours, or any cross-encoder, by folder or by hub name.
 
     What was saved with a checkpoint of ours (pooling, `max_doc_tokens`, template) replaces what is given
     here. Raises UserError for an encoder that was never trained to rank, and for another template than its own.
     """
     if is_export(name):
-        exported, tokenizer, facts = open_export(name, template)
-        return TrainedCrossEncoder(exported, tokenizer, facts["max_length"], facts["max_doc_tokens"])
+        return open_export(name, template)
     loaded, head = _load(name)
     if head is None and not loaded.own_head:
         architecture = (loaded.model.config.architectures or [type(loaded.model).__name__])[0]
@@ -130,22 +120,20 @@ def open_trained_cross_encoder(name: str, pooling: str, max_doc_tokens: int, tem
     model.first_stage_weight = settings.get("first_stage_weight", 0.0)
     model.pooling = settings.get("pooling", pooling)
     expect_pooling(name, model.pooling)
-    kept = settings.get("max_doc_tokens", max_doc_tokens)
-    return TrainedCrossEncoder(model, loaded.tokenizer, loaded.max_length, kept)
+    model.max_doc_tokens = settings.get("max_doc_tokens", max_doc_tokens)
+    return model
 
 
-def save_cross_encoder(
-    model: CrossEncoder, tokenizer: Any, folder: Path, max_doc_tokens: int, settings: Mapping[str, Any] = {}
-) -> None:
+def save_cross_encoder(model: CrossEncoder, folder: Path, settings: Mapping[str, Any] = {}) -> None:
     """Writes a Hugging Face folder: a sequence classifier with one output, which other libraries read too.
 
     The linear layer is folded into the classifier's own head (`rerank.models.heads`), low-rank matrices are added to
     the weights. The config records what scores depend on and other `settings`, and keeps what it says about a
     pre-training. The tokenizer's limit becomes the length of a passage, and its chat template the template.
     """
-    config = model.encoder.config
+    config, tokenizer = model.encoder.config, model.tokenizer
     own = {name: getattr(model, name) for name in ("template", "first_stage_weight") if getattr(model, name)}
-    settings = {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens, **own, **settings}
+    settings = {"pooling": model.pooling, "max_doc_tokens": model.max_doc_tokens, **own, **settings}
     kept = {name: value for name, value in model.settings.items() if name not in REPLACED}
     config.rerank = kept | settings
     config.sentence_transformers = getattr(config, "sentence_transformers", {}) | {"activation_fn": IDENTITY}

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rerank.batches.batch import Packed, restore_order
+from rerank.config import EncoderSettings
 from rerank.models.dropout import seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder
 from rerank.models.encoder_inputs import bucket_by_length, device_offsets, packed, padded
@@ -22,9 +23,10 @@ class CrossEncoder(nn.Module):
 
     The paper averages a document's [CLS] vectors and puts the linear layer on the mean. As that layer is linear, the
     score is the mean of the passages' scores; every pooling here works on passage scores. `padding_reason` says why
-    the encoder does not take packed passages, if so; `template` is the text that query and passage are put into, if
-    any; `first_stage_weight` is that of the first stage's score, which those who know it add; `in_float32` is whether
-    it computes in float32 whatever the precision of the run.
+    the encoder does not take packed passages, if so; `max_length` is the tokens of a passage, `max_doc_tokens` those
+    kept of a document; `template` is the text that query and passage are put into, if any; `first_stage_weight` is that
+    of the first stage's score, which those who know it add; `in_float32` is whether it computes in float32 whatever the
+    precision of the run.
     """
 
     def __init__(self, loaded: LoadedEncoder, head: Float32Linear | None, pooling: str) -> None:
@@ -34,7 +36,9 @@ class CrossEncoder(nn.Module):
         self.pooling = pooling
         self.template = ""
         self.first_stage_weight = 0.0
-        self.pad_id = loaded.tokenizer.pad_token_id
+        self.max_doc_tokens = EncoderSettings.max_doc_tokens
+        self.tokenizer = loaded.tokenizer
+        self.pad_id: int = loaded.tokenizer.pad_token_id
         self.first_position = loaded.first_position
         self.max_length = loaded.max_length
         self.last_token = loaded.last_token

@@ -117,17 +117,13 @@ def _check_encoder(config: Any, name: str) -> bool:
     classifier = any(kind.endswith("ForSequenceClassification") for kind in config.architectures or ())
     generates = getattr(config, "is_encoder_decoder", False) or getattr(config, "is_decoder", False)
     encoder = kind in transformers.MODEL_FOR_MASKED_LM_MAPPING  # how encoders are pre-trained
-    decoder = not encoder and kind in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
-    if generates or not (encoder or (decoder and kind in transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING)):
+    takes_head = kind in transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
+    decoder = takes_head and classifier and kind in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+    if generates or not (encoder or decoder):
         raise UserError(
-            f"encoder {name}: a {config.model_type} model, not a text encoder; expected one such as BERT, "
-            "RoBERTa, ELECTRA, DistilBERT, MPNet, DeBERTa, ModernBERT or XLM-RoBERTa, or a decoder with a "
-            "classification head"
-        )
-    if decoder and not classifier:
-        raise UserError(
-            f"encoder {name}: a {config.model_type} decoder without a classification head, saved as {architecture}; "
-            "expected one saved as …ForSequenceClassification with one output, such as a converted reranker"
+            f"encoder {name}: a {config.model_type} model saved as {architecture}, not a text encoder; expected one "
+            "such as BERT, RoBERTa, ELECTRA, DistilBERT, MPNet, DeBERTa, ModernBERT or XLM-RoBERTa, or a decoder saved "
+            "as …ForSequenceClassification with one output, such as a converted reranker"
         )
     if classifier and config.num_labels != 1:
         raise UserError(

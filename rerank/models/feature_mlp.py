@@ -1,11 +1,9 @@
 """The paper's network for feature vectors: batch norm, a hidden layer with ReLU, batch norm, one score per document."""
 
 import json
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from accelerate import Accelerator
@@ -103,30 +101,22 @@ def open_feature_mlp(folder: Path) -> FeatureMLP:
     return model.eval()
 
 
-def score_features(model: Any, features: FeatureSet, accelerator: Accelerator) -> Tensor:
-    """(documents,) float32 scores on the CPU, query by query; raises UserError for a score that is not finite."""
+def score_features(model: Any, features: FeatureSet, qrels: Qrels, accelerator: Accelerator) -> Run:
+    """The run of all queries; `qrels` are those of the set. Raises UserError for a score that is not finite."""
     rows = rows_of(features, range(len(features.query_ids)))
     model.eval()
     with torch.inference_mode(), accelerator.autocast():
         size = DOCUMENTS_PER_FORWARD
         parts = (Vectors(vectors(features, rows[at : at + size])) for at in range(0, len(rows), size))
         scores = torch.cat([model(part.to(accelerator.device)).float().cpu() for part in parts])
-    if not scores.isfinite().all():
-        first = int(scores.isfinite().int().argmin())
-        query = int(np.searchsorted((features.stops - features.starts).cumsum(), first, side="right"))
-        document = features.doc_ids(query)[int(rows[first] - features.starts[query])]
-        check_finite(features.query_ids[query], document, float(scores[first]))
-    return scores
-
-
-def run_of(qrels: Qrels, scores: Tensor) -> Run:
-    """The run of the scores of `score_features`; `qrels` are those of the feature set, in the same order."""
-    values = scores.tolist()
-    offsets = np.cumsum([0, *map(len, qrels.values())]).tolist()
-    return {
-        query_id: dict(zip(doc_ids, values[start:stop], strict=True))
-        for (query_id, doc_ids), (start, stop) in zip(qrels.items(), pairwise(offsets), strict=True)
+    parts_of_queries = scores.split([len(documents) for documents in qrels.values()])
+    run = {
+        query_id: dict(zip(documents, part.tolist(), strict=True))
+        for (query_id, documents), part in zip(qrels.items(), parts_of_queries, strict=True)
     }
+    if not scores.isfinite().all():
+        check_finite(run)
+    return run
 
 
 @full_float32()

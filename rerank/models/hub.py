@@ -39,8 +39,6 @@ def encoder_folder(name: str) -> Path:
         return path
     if path.exists():
         raise UserError(f"encoder {name}: is a file, expected a folder; give the one that holds its config.json")
-    if name.startswith(("/", ".", "~")) or name.count("/") > 1:  # a name on the hub has one at most
-        raise UserError(f"encoder {name}: no such folder; check the path")
     return _cached(name) or _downloaded(name)
 
 
@@ -67,7 +65,7 @@ def _cached(name: str) -> Path | None:
     try:
         folder = Path(snapshot_download(name, allow_patterns=ALL_BUT_PICKLES, local_files_only=True))
     except errors.HFValidationError as error:
-        raise UserError(f"encoder {name}: no such folder, and not a name on huggingface.co; check the path") from error
+        raise UserError(f"encoder {name}: no such folder; check the path: it is no name on the hub") from error
     except errors.LocalEntryNotFoundError:
         return None
     return None if _missing(folder) else folder

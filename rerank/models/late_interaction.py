@@ -15,7 +15,7 @@ import numpy as np
 
 from rerank.models.bi_encoder import BiEncoder, open_model, stated_kinds, with_tokenizer
 from rerank.models.gpu import Precision
-from rerank.models.hub import check_config_files, encoder_folder, quiet_transformers
+from rerank.models.hub import quiet_transformers
 from rerank.utils.errors import UserError
 
 LEAST_BITS = 384
@@ -141,7 +141,7 @@ class TokenEncoder:
 
 def is_multi_vector(name: str) -> bool:
     """Whether the files of a model say that it is trained for late interaction."""
-    stated, architectures = stated_kinds(encoder_folder(name))
+    stated, architectures = stated_kinds(name)
     return stated in MULTI_VECTOR or "HF_ColBERT" in architectures
 
 
@@ -149,7 +149,5 @@ def open_multi_vector(name: str, device: str, precision: Precision) -> BiEncoder
     """Opens a model that is trained for late interaction. Raises UserError if it cannot be opened."""
     from sentence_transformers import MultiVectorEncoder
 
-    folder = encoder_folder(name)
-    check_config_files(folder)
-    model = open_model(MultiVectorEncoder, folder, name, device, precision)
+    model = open_model(MultiVectorEncoder, name, device, precision)
     return with_tokenizer(name, model, model[0].document_length or model.max_seq_length)

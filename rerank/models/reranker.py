@@ -13,7 +13,7 @@ from rerank.data.collections import Collection, Documents
 from rerank.data.types import Run
 from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.gpu import Precision, usable_device
-from rerank.models.text_scorer import PairScores, TextScorer
+from rerank.models.scoring import PairScores, TextScorer, make_run, pairs_of
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
@@ -82,13 +82,13 @@ class Reranker:
         checkpoint's own or misses a placeholder, and for a device that torch cannot run on or that lacks the precision.
         """
         target, name = usable_device(device), str(name_or_folder)
-        trained = open_trained_cross_encoder(name, pooling, max_doc_tokens, template)
-        return cls(TextScorer(trained, target, precision, max_tokens_per_forward), name)
+        model = open_trained_cross_encoder(name, pooling, max_doc_tokens, template)
+        return cls(TextScorer(model, target, precision, max_tokens_per_forward), name)
 
     def __repr__(self) -> str:
         scorer, pooling = self.scorer, self.model.pooling
         return (
-            f"Reranker({self.name!r}, {pooling=}, max_doc_tokens={scorer.max_doc_tokens}, "
+            f"Reranker({self.name!r}, {pooling=}, max_doc_tokens={self.model.max_doc_tokens}, "
             f"device={str(scorer.device)!r}, precision={scorer.precision!r})"
         )
 
@@ -182,7 +182,8 @@ class Reranker:
         candidates = [c for c in select_candidates(run, {}, depth, queries, keep_scores).values() if c.doc_ids]
         doc_ids = sorted({doc_id for c in candidates for doc_id in c.doc_ids})
         texts = (document.text for document in documents.get(doc_ids))
-        return self.scorer.score_candidates(self.scorer.builder(dict(queries), doc_ids, texts), candidates)
+        scores = self.scorer.scores(self.scorer.builder(dict(queries), doc_ids, texts), pairs_of(candidates))
+        return make_run(candidates, scores, self.model.first_stage_weight)
 
     def transformer(self) -> Any:
         """A PyTerrier transformer: `bm25 >> pt.text.get_text(dataset, "text") >> model.transformer()`.

@@ -1,7 +1,9 @@
-"""Scores (query, document) pairs with a cross-encoder, within a token budget."""
+"""Scores (query, document) pairs with a cross-encoder, within a token budget; TextScorer: pairs of texts in memory."""
 
+import contextlib
+import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -10,12 +12,17 @@ from accelerate.utils import gather_object
 
 from rerank.batches.batch import Packed, Pairs, make_microbatches, restore_order
 from rerank.batches.passages import PassageBuilder
+from rerank.batches.templates import open_template
+from rerank.data.splitting import OffsetTokenizer, open_offset_tokenizer, passage_span
+from rerank.data.tokens import make_store
 from rerank.data.types import Candidates, Run
-from rerank.models.gpu import Autocast
-from rerank.models.memory import TokenBudget
+from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.export.folder import ExportedCrossEncoder
+from rerank.models.gpu import AUTOCAST, Autocast, Precision, choose_precision
+from rerank.models.memory import TokenBudget, open_budget
 from rerank.utils.errors import UserError
 from rerank.utils.parallel import prefetch
-from rerank.utils.progress import progress
+from rerank.utils.progress import log, progress
 
 
 class PairScore(NamedTuple):
@@ -35,6 +42,7 @@ def score_candidates(
     accelerator: Accelerator,
     budget: TokenBudget,
     what: str = "scoring",
+    show: bool = True,
 ) -> Run:
     """The run of all candidates, in every process; each scores its own chunks, cut by the smallest of all budgets.
 
@@ -42,7 +50,7 @@ def score_candidates(
     """
     budget.agree(accelerator)
     chunks = chunk_by_length(pairs_of(candidates), builder, budget.tokens)
-    own, show = chunks[accelerator.process_index :: accelerator.num_processes], accelerator.is_main_process
+    own, show = chunks[accelerator.process_index :: accelerator.num_processes], show and accelerator.is_main_process
     scored: Iterable[PairScore] = score_chunks(
         model, builder, own, accelerator.device, accelerator.autocast, budget, what, show
     )
@@ -121,22 +129,122 @@ def make_run(candidates: Sequence[Candidates], scored: Iterable[PairScore], firs
             scores = run[c.query_id]
             for doc_id, first_score in zip(c.doc_ids, c.first_scores, strict=True):
                 scores[doc_id] += first_stage_weight * first_score
-    for query_id, scores in run.items():
-        for doc_id, score in scores.items():
-            check_finite(query_id, doc_id, score)
+    check_finite(run)
     return run
 
 
-def check_finite(query_id: str, doc_id: str, score: float) -> None:
+def check_finite(run: Run) -> None:
     """Raises UserError for a score that is NaN or infinite."""
-    if not abs(score) < float("inf"):
-        raise UserError(f"query {query_id}, document {doc_id}: the model's score is {score}; is it broken?")
+    for query_id, scores in run.items():
+        for doc_id, score in scores.items():
+            if not abs(score) < float("inf"):
+                raise UserError(f"query {query_id}, document {doc_id}: the model's score is {score}; is it broken?")
 
 
 def best_passages(scores: torch.Tensor, documents: torch.Tensor) -> list[tuple[int, int]]:
-    """Of each document the number of its passage with the highest score, and how many it has, from (passages,) scores.
-
-    >>> best_passages(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]))
-    [(1, 2), (0, 1)]
-    """
+    """Of each document the number of its passage with the highest score, and how many it has."""
     return [(int(part.argmax()), len(part)) for part in scores.split(documents.bincount().tolist())]
+
+
+class TokenisedPairs(NamedTuple):
+    """What makes the passages of `pairs`, the ids of distinct texts, and the place there of each given pair."""
+
+    builder: PassageBuilder
+    pairs: list[tuple[str, str]]
+    places: list[int]
+
+
+class PairScores(NamedTuple):
+    """(pairs,) float32 scores; (pairs, 2) the number of the passage with the highest score, and of passages."""
+
+    scores: np.ndarray
+    best: np.ndarray
+
+    def take(self, places: Sequence[int]) -> "PairScores":
+        """The scores of the pairs at these places, in their order."""
+        return PairScores(self.scores[places], self.best[places])
+
+
+class TextScorer:
+    """A trained cross-encoder on a device; a longer document than the model's `max_doc_tokens` is cut."""
+
+    def __init__(
+        self,
+        model: CrossEncoder | ExportedCrossEncoder,
+        device: torch.device,
+        precision: Precision = "auto",
+        max_tokens_per_forward: int | Literal["auto"] = "auto",
+    ) -> None:
+        if precision not in get_args(Precision):
+            raise ValueError(f"precision: got {precision}, expected auto, float32, bf16 or fp16")
+        self.precision = choose_precision(precision, device, "precision")
+        half = AUTOCAST.get(self.precision)
+        self._autocast = functools.partial(torch.autocast, device.type, half) if half else contextlib.nullcontext
+        for line in model.place(device, self._autocast, precision == "auto"):
+            log.info(line)
+        if isinstance(model, ExportedCrossEncoder):
+            self.precision = model.precision
+        elif model.in_float32:
+            self.precision = "float32"
+        self.model, self.device = model, device
+        self._template = open_template(model.tokenizer, model.template)
+        self.budget = open_budget(max_tokens_per_forward, device)
+
+    def builder(
+        self, queries: dict[str, str], doc_ids: Sequence[str], texts: Iterable[str], max_doc_tokens: int | None = None
+    ) -> PassageBuilder:
+        """Makes passages; `max_doc_tokens` may cut earlier than the model does. Raises as `PassageBuilder.build`."""
+        model, template = self.model, self._template
+        kept = model.max_doc_tokens if max_doc_tokens is None else min(max_doc_tokens, model.max_doc_tokens)
+        store = make_store(doc_ids, texts, model.tokenizer, kept, template.document_lead)
+        return PassageBuilder.build(queries, store, model.tokenizer, template, model.max_length)
+
+    def tokenise_pairs(self, pairs: Sequence[tuple[str, str]], max_doc_tokens: int | None = None) -> TokenisedPairs:
+        """The passages of (query, document) texts, to be built and scored later; equal pairs are one. See `builder`."""
+        # Errors and logs show ids, so these are numbers and no text of a user.
+        queries = {text: str(number) for number, text in enumerate(dict.fromkeys(query for query, _ in pairs))}
+        texts = {text: str(number) for number, text in enumerate(dict.fromkeys(document for _, document in pairs))}
+        asked = [(queries[query], texts[document]) for query, document in pairs]
+        places = {pair: place for place, pair in enumerate(dict.fromkeys(asked))}
+        texts_by_id = {number: query for query, number in queries.items()}
+        builder = self.builder(texts_by_id, list(texts.values()), texts, max_doc_tokens)
+        return TokenisedPairs(builder, list(places), [places[pair] for pair in asked])
+
+    def score_pairs(self, tokenised: TokenisedPairs, show: bool = True) -> PairScores:
+        """The scores of the texts in the order that they were given in; raises UserError for one that is not finite."""
+        found = {pair[:2]: pair for pair in self.scores(tokenised.builder, tokenised.pairs, show)}
+        scored = [found[pair] for pair in tokenised.pairs]
+        for pair in scored:
+            check_finite({pair.query_id: {pair.doc_id: pair.score}})
+        scores = np.array([pair.score for pair in scored], dtype=np.float32)
+        best = np.array([(pair.best_passage, pair.passages) for pair in scored], dtype=np.int64)
+        return PairScores(scores, best.reshape(-1, 2)).take(tokenised.places)
+
+    def scores(self, builder: PassageBuilder, pairs: Pairs, show: bool = True) -> Iterator[PairScore]:
+        """The scores of pairs by their ids, longest first."""
+        chunks = chunk_by_length(pairs, builder, self.budget.tokens)
+        return score_chunks(self.model, builder, chunks, self.device, self._autocast, self.budget, show=show)
+
+    @contextlib.contextmanager
+    def scoring(self) -> Iterator[None]:
+        """Within the block this thread may call `score_packed`; the weights are cast once."""
+        self.model.eval()
+        with self._autocast(), torch.no_grad():
+            yield
+
+    def score_packed(self, inputs: Packed) -> PairScores:
+        """The scores of the documents of passages that a builder made; to be called within `scoring`."""
+        scores = passage_scores(self.model, inputs, self.device, self._autocast, self.budget)
+        pooled: torch.Tensor = self.model.pool(scores, inputs.documents)
+        return PairScores(pooled.numpy(), np.array(best_passages(scores, inputs.documents)).reshape(-1, 2))
+
+    def passage_span(self, text: str, number: int, of: int) -> tuple[int, int]:
+        """Where passage `number` of the `of` passages of a text begins and ends, in characters."""
+        if self._offsets is None:  # a tokenizer that is written in Python does not report places
+            return 0, len(text)
+        return passage_span(text, number, of, self._offsets, self.model.max_doc_tokens, self._template.document_lead)
+
+    @functools.cached_property
+    def _offsets(self) -> OffsetTokenizer | None:
+        tokenizer = self.model.tokenizer
+        return open_offset_tokenizer(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else None

@@ -65,8 +65,8 @@ def _info(name: str, service: Service | None) -> dict[str, object]:
             "model_dtype": DTYPES.get(scorer.precision, scorer.precision),
             "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}},
             "max_concurrent_requests": limits.max_queue,
-            "max_input_length": scorer.max_doc_tokens,
-            "max_batch_tokens": scorer.max_tokens_per_forward,
+            "max_input_length": scorer.model.max_doc_tokens,
+            "max_batch_tokens": scorer.budget.tokens,
             "max_client_batch_size": limits.max_documents,
         }
     return about

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 import numpy as np
 
 from rerank.batches.batch import join_packed
-from rerank.models.text_scorer import PairScores, TextScorer, TokenisedPairs
+from rerank.models.scoring import PairScores, TextScorer, TokenisedPairs
 from rerank.serving.metrics import Metrics
 from rerank.serving.requests import RefusalError
 from rerank.utils.progress import log
@@ -121,7 +121,7 @@ class Engine:
         filled = 0
         for job, place in sorted(pairs, key=lambda pair: (-pair[0].longest[pair[1]], -pair[0].totals[pair[1]])):
             tokens = int(job.totals[place])
-            if chunk and filled + tokens > self._scorer.max_tokens_per_forward:
+            if chunk and filled + tokens > self._scorer.budget.tokens:
                 yield list(chunk.items())
                 chunk, filled = {}, 0
             if not job.outcome.done():

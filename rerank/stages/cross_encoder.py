@@ -64,7 +64,7 @@ class CrossEncoder:
         if not self.trained:
             return self.open(world, folder)
         from rerank.tasks.text import TextDataset, TextTask  # these load torch
-        from rerank.training.device import open_training_accelerator
+        from rerank.training.device import open_accelerator
         from rerank.training.loop import train
         from rerank.training.objective import open_loss, validation_value
 
@@ -72,7 +72,7 @@ class CrossEncoder:
         query_ids, keep_scores = [*fold.train, *fold.valid], config.encoder.first_stage_weight > 0
         candidates = select_candidates(first, world.collection.qrels, self.depth, query_ids, keep_scores)
         dataset = TextDataset(config, world.folder, world.texts, Path("below"), candidates, config.encoder.name)
-        accelerator = open_training_accelerator(config.training)
+        accelerator = open_accelerator(config.training)
         loss, place = open_loss(config.loss), FoldFolder(folder)
         task = TextTask(dataset, fold, accelerator)
         measure = config.training.measure

@@ -60,7 +60,7 @@ def train(
     if not can_learn(fold, candidates, qrels):
         log.info(f"{settings.kind}: no query to learn from or to validate with has a relevant document below")
         return None
-    accelerator = open_accelerator(device=shared.device)
+    accelerator = open_accelerator(TrainingSettings(device=shared.device))
     own = settings.lists, replace(settings.training, seed=shared.seed), settings.below_weight, accelerator.device
     task = SmallModelTask(fold, candidates, qrels, model, inputs, *own)
     prepare(task)

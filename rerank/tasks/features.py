@@ -17,7 +17,7 @@ from rerank.data.letor.layouts import fold_names, open_fold
 from rerank.data.letor.store import FeatureSet, Store
 from rerank.data.trec import read_qrels, write_qrels
 from rerank.data.types import Fold, Qrels, Run
-from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, run_of, save_feature_mlp, score_features
+from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp, score_features
 from rerank.runs.layout import CollectionFolder
 from rerank.training.device import precision_facts
 from rerank.training.task import Part
@@ -148,7 +148,7 @@ class FeatureTask:
         return make_feature_batch(lists)
 
     def score(self, part: Part) -> Run:
-        return run_of(self.qrels(part), score_features(self.model, self.sets[part], self.accelerator))
+        return score_features(self.model, self.sets[part], self.qrels(part), self.accelerator)
 
     def qrels(self, part: Part) -> Qrels:
         return self._qrels[part]

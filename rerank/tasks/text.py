@@ -57,13 +57,12 @@ class TextDataset:
     def write_references(self) -> None:
         write_references(self.config, self.collection)
 
-    def passages(self, model: Any, tokenizer: Any, max_length: int) -> PassageBuilder:
+    def passages(self, model: Any) -> PassageBuilder:
         """Tokenises queries, and the candidates and the documents of the training lists, these once and on disk.
 
-        A passage has at most `max_length` tokens. Raises UserError for an unknown document, and if the tokenizer cannot
-        tell the pair from the model's template.
+        Raises UserError for an unknown document, and if the tokenizer cannot tell the pair from the model's template.
         """
-        pair = open_template(tokenizer, model.template)
+        pair = open_template(model.tokenizer, model.template)
         doc_ids = distinct_doc_ids(self.candidates)
         queries = {query_id: self.collection.queries[query_id] for query_id in self.candidates}
         if self.lists:
@@ -74,12 +73,12 @@ class TextDataset:
             self.folder.tokens,
             doc_ids,
             lambda doc_ids: texts_of(doc_ids, self.collection, self.lists),
-            tokenizer,
+            model.tokenizer,
             self.config.encoder.max_doc_tokens,
             self.collection.fingerprint,
             pair.document_lead,
         )
-        return PassageBuilder.build(queries, documents, tokenizer, pair, max_length)
+        return PassageBuilder.build(queries, documents, model.tokenizer, pair, model.max_length)
 
     def task(self, fold: Fold, accelerator: Accelerator) -> "TextTask":
         return TextTask(self, fold, accelerator)
@@ -116,9 +115,8 @@ class CrossEncoderTask:
         self.config, self.accelerator = config, accelerator
         self.lists: dict[Part, Sequence[Candidates]] = {}
         settings, training = config.encoder, config.training
-        self.model, self.tokenizer, self.max_length = open_cross_encoder(
-            encoder, settings.pooling, training.seed, settings.template, settings.lora_rank
-        )
+        self.model = open_cross_encoder(encoder, settings.pooling, training.seed, settings.template, settings.lora_rank)
+        self.model.max_doc_tokens = settings.max_doc_tokens
         lines = self.model.place(accelerator.device, accelerator.autocast, training.precision == "auto")
         if training.gradient_checkpointing:
             self.model.checkpoint_activations()
@@ -154,7 +152,7 @@ class TextTask(CrossEncoderTask):
         self.dataset, self.fold = dataset, fold
         self.model.first_stage_weight = self.config.encoder.first_stage_weight
         with accelerator.main_process_first():
-            self.passages = self.measured = dataset.passages(self.model, self.tokenizer, self.max_length)
+            self.passages = self.measured = dataset.passages(self.model)
         log.info(truncation_summary(self.passages, self.config.encoder.max_doc_tokens))
         candidates, collection = dataset.candidates, dataset.collection
         self.of_file: dict[str, Any] = {}  # the facts of --training.lists
@@ -179,10 +177,10 @@ class TextTask(CrossEncoderTask):
         settings = recorded(self.config.collection)
         if self.config.encoder.first_stage_weight and self.config.first_stage.run:
             settings["first_stage"] = self.dataset.first_stage.name
-        save_cross_encoder(self.model, self.tokenizer, folder, self.config.encoder.max_doc_tokens, settings)
+        save_cross_encoder(self.model, folder, settings)
 
     def load(self, checkpoint: Path) -> None:
-        self.model, _, _ = open_cross_encoder(str(checkpoint), self.config.encoder.pooling, self.config.training.seed)
+        self.model = open_cross_encoder(str(checkpoint), self.config.encoder.pooling, self.config.training.seed)
         self.model.first_stage_weight = self.config.encoder.first_stage_weight
         self.model.place(self.accelerator.device, self.accelerator.autocast, self.config.training.precision == "auto")
 

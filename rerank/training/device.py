@@ -29,29 +29,20 @@ LONGEST_WAIT = timedelta(days=1)
 CUBLAS_SETTINGS = "CUBLAS_WORKSPACE_CONFIG"
 
 
-def open_accelerator(
-    precision: Precision = "auto", device: str = "auto", *, tf32: bool = True, deterministic: bool = False
-) -> Accelerator:
-    """The processes and the device of this run.
+def open_accelerator(settings: TrainingSettings) -> Accelerator:
+    """The processes and the device of a run, as its settings choose them.
 
-    Args:
-        precision: see `choose_precision`; in fp16 the accelerator has a gradient scaler.
-        device: auto, cpu, cuda, cuda:N or mps; auto is a CUDA GPU if there is one, and otherwise the CPU.
-        tf32: whether float32 products on a CUDA GPU may round their factors to TF32, 10 bits after the point.
-        deterministic: turns on torch's deterministic algorithms, on CUDA those of attention kernels and of cuBLAS too,
-            until the end of `kept_torch_settings`; an operation that has none raises RuntimeError.
-
-    Raises:
-        UserError: this machine does not have the device, torch cannot run on its NVIDIA GPU, or the device does not
-            have the precision.
+    In fp16 the accelerator has a gradient scaler. Deterministic algorithms, on CUDA those of attention kernels and of
+    cuBLAS too, are used until the end of `kept_torch_settings`; an operation that has none raises RuntimeError. Raises
+    UserError for a device that this machine does not have or torch cannot run on, and for one without the precision.
     """
-    selected = select_device(device)
-    chosen = choose_precision(precision, selected)
-    if deterministic:
+    selected = select_device(settings.device)
+    chosen = choose_precision(settings.precision, selected)
+    if settings.deterministic:
         os.environ.setdefault(CUBLAS_SETTINGS, ":4096:8")  # read when CUDA is first used
         torch.use_deterministic_algorithms(True)
     if selected.type == "cuda":
-        torch.backends.cuda.matmul.fp32_precision = "tf32" if tf32 else "ieee"
+        torch.backends.cuda.matmul.fp32_precision = "tf32" if settings.tf32 else "ieee"
     prefer_expandable_segments()
     on_cpu = selected.type == "cpu"
     accelerator = Accelerator(
@@ -79,12 +70,6 @@ def kept_torch_settings() -> Iterator[None]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
-
-
-def open_training_accelerator(settings: TrainingSettings) -> Accelerator:
-    """The processes and the device of a training, as its settings choose them (see `open_accelerator`)."""
-    precision, device = settings.precision, settings.device
-    return open_accelerator(precision, device, tf32=settings.tf32, deterministic=settings.deterministic)
 
 
 def open_reranker(config: Config, checkpoint: str) -> Reranker:
@@ -122,8 +107,17 @@ def device_name(device: torch.device) -> str:
 
 
 def device_facts(device: torch.device) -> dict[str, Any]:
-    """The device and its arithmetic, for a manifest."""
-    return {"device": str(device), "device_name": device_name(device), "arithmetic": arithmetic()}
+    """The device, and what the last digits of a result depend on beside it, for a manifest.
+
+    Sums are split among threads, and every library and set of instructions adds in an order of its own.
+    """
+    blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
+    arithmetic = {
+        "threads": torch.get_num_threads(),
+        "blas": blas[1] if blas else None,
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+    }
+    return {"device": str(device), "device_name": device_name(device), "arithmetic": arithmetic}
 
 
 def precision_of(accelerator: Accelerator) -> str:
@@ -148,21 +142,8 @@ def uses_tf32(accelerator: Accelerator) -> bool:
     return accelerator.device.type == "cuda" and bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
 
 
-def arithmetic() -> dict[str, Any]:
-    """What the last digits of a result depend on beside the device: torch's threads, its BLAS, the CPU's instructions.
-
-    Sums are split among threads, and every library and set of instructions adds in an order of its own.
-    """
-    blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
-    return {
-        "threads": torch.get_num_threads(),
-        "blas": blas[1] if blas else None,
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-    }
-
-
 def select_device(device: str) -> torch.device:
-    """The device of that name (see `open_accelerator`); a GPU with a number becomes the current one.
+    """The device of that name, for auto a CUDA GPU or else the CPU; a GPU with a number becomes the current one.
 
     Raises UserError for a device that this machine does not have, and for an NVIDIA GPU that torch cannot run on.
     """

@@ -1,7 +1,7 @@
 """Gradient caching (Gao et al. 2021): exact listwise gradients in bounded memory."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,14 +17,8 @@ from rerank.utils.errors import UserError
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Maps scores, labels and mask, each (lists, documents), to (lists,)."""
 
-
-@dataclass(frozen=True)
-class _Objective:
-    """What is minimised: `weight` times the sum of the lists' losses."""
-
-    loss: Loss
-    weight: float
-    accelerator: Accelerator
+Backward = Callable[[Batch[Any], Tensor], tuple[Tensor, Tensor]]
+"""`_backward` of a loss and a weight."""
 
 
 def accumulate_gradient(
@@ -48,9 +42,9 @@ def accumulate_gradient(
     Raises:
         UserError: a single passage does not fit into memory, or the scores of a list do not.
     """
-    objective = _Objective(loss, weight, accelerator)
+    backward = partial(_backward, loss=loss, weight=weight)
     if memory is None:
-        return _single_pass_gradient(model, batch, objective)
+        return _single_pass_gradient(model, batch, backward, accelerator)
     lengths = batch.inputs.lengths()
     rows = batch.mask.nonzero()[:, 0][batch.inputs.documents].tolist()  # the list of each passage
 
@@ -59,7 +53,7 @@ def accumulate_gradient(
         stats = torch.zeros(len(batch.labels), 2, dtype=torch.float64)
         for group in _group_lists(lengths, rows, tokens, model.is_padded):
             lists = sorted(group)
-            stats[lists] = _cached_gradient(model, _take_lists(batch, lists, rows), tokens, objective)
+            stats[lists] = _cached_gradient(model, _take_lists(batch, lists, rows), tokens, backward, accelerator)
         return stats
 
     return memory.run(gradient, max(lengths))
@@ -96,8 +90,10 @@ def _take_lists(batch: Batch[Packed], lists: list[int], rows: list[int]) -> Batc
     return Batch(inputs, batch.labels[lists], batch.mask[lists], query_ids, batch.scored, first_scores)
 
 
-def _cached_gradient(model: Any, batch: Batch[Packed], tokens: int, objective: _Objective) -> Tensor:
-    inputs, accelerator = batch.inputs, objective.accelerator
+def _cached_gradient(
+    model: Any, batch: Batch[Packed], tokens: int, backward: Backward, accelerator: Accelerator
+) -> Tensor:
+    inputs = batch.inputs
     groups = make_microbatches(inputs.lengths(), tokens, model.is_padded)
     parts = [inputs.take(group).to(accelerator.device) for group in groups]
 
@@ -111,7 +107,7 @@ def _cached_gradient(model: Any, batch: Batch[Packed], tokens: int, objective: _
     last = score(parts[-1])  # keeps its graph, so that it is not computed twice
     scores = restore_order(torch.cat([*cached, last.detach()]).cpu(), groups).requires_grad_()
     flat = _with_first_scores(model, batch, model.pool(scores, inputs.documents))
-    grid, losses = _backward(batch, flat, objective)
+    grid, losses = backward(batch, flat)
     assert scores.grad is not None  # the backward pass has set it
     order = torch.tensor([passage for group in groups for passage in group])
     *gradients, last_gradient = to_device(scores.grad[order], last.device).split([len(group) for group in groups])
@@ -121,14 +117,13 @@ def _cached_gradient(model: Any, batch: Batch[Packed], tokens: int, objective: _
     return _measured(batch, grid, losses)
 
 
-def _single_pass_gradient(model: Any, batch: Batch[Any], objective: _Objective) -> Tensor:
+def _single_pass_gradient(model: Any, batch: Batch[Any], backward: Backward, accelerator: Accelerator) -> Tensor:
     model.zero_grad(set_to_none=True)
     try:
-        with objective.accelerator.autocast():
-            flat = model(batch.inputs.to(objective.accelerator.device)).float()
+        with accelerator.autocast():
+            flat = model(batch.inputs.to(accelerator.device)).float()
         flat = _with_first_scores(model, batch, flat.to(_loss_device(flat.device)))
-        grid, losses = _backward(batch, flat, objective)
-        return _measured(batch, grid, losses)
+        return _measured(batch, *backward(batch, flat))
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
@@ -148,14 +143,14 @@ def _with_first_scores(model: Any, batch: Batch[Any], flat: Tensor) -> Tensor:
     return flat + weight * batch.first_scores.to(flat.device)
 
 
-def _backward(batch: Batch[Any], flat: Tensor, objective: _Objective) -> tuple[Tensor, Tensor]:
+def _backward(batch: Batch[Any], flat: Tensor, loss: Loss, weight: float) -> tuple[Tensor, Tensor]:
     """Backpropagates the lists' losses at (documents,) scores; returns the grid of scores and the losses, (lists,)."""
     labels, mask = batch.labels.to(flat.device), batch.mask.to(flat.device)
     grid = batch.grid(flat)
     try:
         with full_float32():
-            losses = objective.loss(grid, labels, mask)
-            (losses.sum() * objective.weight).backward()
+            losses = loss(grid, labels, mask)
+            (losses.sum() * weight).backward()
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise

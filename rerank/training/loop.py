@@ -16,12 +16,13 @@ from rerank.training.average import AveragedWeights
 from rerank.training.gradients import Loss, accumulate_gradient
 from rerank.training.state import Trained, TrainingFolder, check_kept, restore_state, save_state
 from rerank.training.steps import (
+    INITIAL,
     Step,
     dropout_seeds,
+    learning_rate_factor,
     loss_scale,
     make_optimizer,
     make_steps,
-    set_learning_rates,
     sum_gradients,
     take_step,
 )
@@ -159,7 +160,9 @@ def _train_epoch(
         documents += int(batch.mask.sum())
         tokens += len(batch.inputs.input_ids) if isinstance(batch.inputs, Packed) else 0
         done = epoch * len(steps) + number - 1  # as if all epochs had as many; a pre-training's last may have fewer
-        set_learning_rates(optimizer, settings, done, settings.epochs * len(steps))
+        factor = learning_rate_factor(settings, done, settings.epochs * len(steps))
+        for group in optimizer.param_groups:
+            group["lr"] = group[INITIAL] * factor
         skipped += not take_step(model, optimizer, settings.clip, accelerator)
         trained.average.update(done + 1)
     model.zero_grad(set_to_none=True)

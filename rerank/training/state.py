@@ -21,27 +21,18 @@ TENSORS, EPOCHS = "state.pt", "epochs.json"
 
 
 class TrainingFolder(Protocol):
-    """Where training writes: a FoldFolder or a PretrainingFolder of rerank.runs.layout."""
+    """Where training writes: a FoldFolder or a PretrainingFolder of rerank.runs.layout, which say what is there."""
 
     @property
-    def checkpoint(self) -> Path:
-        """The folder of the best epoch's model."""
-
+    def checkpoint(self) -> Path: ...
     @property
-    def valid_run(self) -> Path | None:
-        """The run of the validation queries by that model; None if it is not kept."""
-
+    def valid_run(self) -> Path | None: ...  # None if it is not kept
     @property
-    def tag(self) -> str:
-        """The last column of that run."""
-
+    def tag(self) -> str: ...
     @property
-    def state(self) -> Path:
-        """The folder of the weights and the optimizer after the last epoch."""
-
+    def state(self) -> Path: ...
     @property
-    def log(self) -> Path:
-        """One JSON record per epoch."""
+    def log(self) -> Path: ...
 
 
 class Trained(NamedTuple):

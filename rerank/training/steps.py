@@ -71,13 +71,6 @@ def make_optimizer(groups: list[dict[str, Any]], weight_decay: float) -> torch.o
     return torch.optim.AdamW(groups, fused=True) if weight_decay else torch.optim.Adam(groups, fused=True)
 
 
-def set_learning_rates(optimizer: torch.optim.Optimizer, settings: TrainingSettings, done: int, total: int) -> None:
-    """Sets the learning rates of the step after `done` of `total` steps; they depend on these numbers alone."""
-    factor = learning_rate_factor(settings, done, total)
-    for group in optimizer.param_groups:
-        group["lr"] = group[INITIAL] * factor
-
-
 def learning_rate_factor(settings: TrainingSettings, done: int, total: int) -> float:
     """The factor of the learning rates after `done` of `total` steps.
 

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 
 from accelerate import Accelerator
 
+from rerank.config import TrainingSettings
 from rerank.models.export.folder import open_export, write_export
 from rerank.models.export.formats import FORMATS, check_packages
 from rerank.training.device import open_accelerator
@@ -29,7 +30,7 @@ def exports(*, encoder: Encoder = "minilm", rounds: Rounds = 3, documents: Docum
     documents
         Documents to score per round, of one passage each.
     """
-    accelerator = open_accelerator(device="cpu")
+    accelerator = open_accelerator(TrainingSettings(device="cpu"))
     with open_encoder(encoder, own_head=True) as folder:
         workload = make_workload(folder, QUERIES, documents // QUERIES, one_passage=True)
         works, notes = _exported_works(workload, accelerator)
@@ -69,6 +70,6 @@ def _work(workload: Workload, accelerator: Accelerator, form: str, int8: bool) -
     with TemporaryDirectory() as temporary:
         folder = Path(temporary) / "export"
         model = workload.model.eval()
-        write_export(folder, str(workload.folder), model, workload.tokenizer, 800, form, int8)
-        exported, _, _ = open_export(str(folder), "")  # which reads the whole graph
+        write_export(folder, str(workload.folder), model, form, int8)
+        exported = open_export(str(folder), "")  # which reads the whole graph
     return lambda: our_scores(exported, workload, accelerator)

@@ -11,6 +11,7 @@ from cyclopts.validators import Number
 from sentence_transformers import CrossEncoder
 from torch import nn
 
+from rerank.config import TrainingSettings
 from rerank.data.types import Run
 from rerank.models.gpu import AUTOCAST
 from rerank.models.memory import open_budget
@@ -54,7 +55,7 @@ def scoring(*, encoder: Encoder = "", rounds: Rounds = 3, documents: Documents |
     documents
         Documents to score per round; by default 64 on a CPU and 8,192 on a GPU.
     """
-    accelerator = open_accelerator()
+    accelerator = open_accelerator(TrainingSettings())
     device = accelerator.device
     gpu = device.type == "cuda"
     name = encoder or ("bert-base" if gpu else "minilm")

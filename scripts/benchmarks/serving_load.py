@@ -113,7 +113,7 @@ def serving_load(
 def mixed_requests(folder: Path, seed: int = 0) -> list[Request]:
     """Requests of documents of all LENGTHS, with the scores that `Reranker.score` gives."""
     reranker = Reranker.load(folder)
-    rng, words = np.random.default_rng(seed), one_piece_words(reranker.scorer.tokenizer)
+    rng, words = np.random.default_rng(seed), one_piece_words(reranker.model.tokenizer)
     requests = []
     for query in make_queries(REQUESTS, words, rng):
         documents = make_texts(rng.choice(LENGTHS, size=rng.choice(SIZES)), words, rng)

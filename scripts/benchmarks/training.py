@@ -9,6 +9,7 @@ import torch
 from accelerate import Accelerator
 
 from rerank.batches.batch import Batch, make_batch
+from rerank.config import TrainingSettings
 from rerank.data.types import Candidates
 from rerank.losses import hinge, smoothi
 from rerank.models.memory import open_budget
@@ -54,7 +55,7 @@ def training(*, encoder: Encoder = "", rounds: Rounds = 3, lists: Count | None =
         Training lists of two relevant and two other documents per round, 8 per step; by default 8 on a CPU and 128 on
         a GPU.
     """
-    accelerator = open_accelerator()
+    accelerator = open_accelerator(TrainingSettings())
     device = accelerator.device
     gpu = device.type == "cuda"
     name = encoder or ("bert-base" if gpu else "minilm")
@@ -170,7 +171,7 @@ GRADIENTS = {"one micro-batch": 0, "a list of 150 documents": 150}
 
 def gradient_memory(documents: int, folder: Path) -> Peak:
     """The memory of the gradient of one list of this many documents, or of one full micro-batch for 0."""
-    accelerator = open_accelerator()
+    accelerator = open_accelerator(TrainingSettings())
     workload = make_workload(folder, 1, documents or LIST)
     batch = seeded_batch(workload, workload.candidates)
     model, budget = on_device(workload.model, accelerator).train(), open_budget("auto", accelerator.device)
@@ -188,7 +189,7 @@ def gradient_memory(documents: int, folder: Path) -> Peak:
 
 def step_memory(what: str, folder: Path) -> Peak:
     """The memory of one step over 8 lists, of OURS or BASELINE, in this process."""
-    accelerator = open_accelerator()
+    accelerator = open_accelerator(TrainingSettings())
     workload = make_workload(folder, LISTS_PER_STEP, LIST)
     baseline = partial(cedr_steps, workload, accelerator.device, product_type(accelerator))
     steps = our_steps(workload, accelerator) if what == OURS else baseline()

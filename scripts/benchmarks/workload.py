@@ -105,7 +105,8 @@ def make_workload(folder: Path, lists: int, documents: int, one_passage: bool = 
 
     `folder` is the encoder's. With `one_passage` every document fits into one passage.
     """
-    model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", seed)
+    model = open_cross_encoder(str(folder), "mean", seed)
+    tokenizer, max_length = model.tokenizer, model.max_length
     rng = np.random.default_rng(seed)
     words, template = one_piece_words(tokenizer), pair_template(tokenizer)
     queries = {f"q{number}": text for number, text in enumerate(make_queries(lists, words, rng))}

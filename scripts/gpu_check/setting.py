@@ -13,6 +13,7 @@ from accelerate.state import AcceleratorState, PartialState
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from rerank.config import TrainingSettings
 from rerank.data.tokens import make_store
 from rerank.data.types import Candidates, Run
 from rerank.models.gpu import Precision
@@ -98,7 +99,9 @@ def opened(setting: Setting, precision: str = "") -> Iterator[Accelerator]:
         state.clear()
     tf32 = torch.backends.cuda.matmul.fp32_precision
     try:
-        accelerator = open_accelerator(precision or setting.precision, setting.device)
+        accelerator = open_accelerator(
+            TrainingSettings(precision=precision or setting.precision, device=setting.device)
+        )
         if precision == FLOAT32:
             torch.backends.cuda.matmul.fp32_precision = "ieee"
         yield accelerator

@@ -92,7 +92,7 @@ class ListsTask:
 
     def save(self, folder: Path) -> None:
         """A checkpoint."""
-        save_cross_encoder(self.model, self.workload.tokenizer, folder, self.workload.builder.max_length)
+        save_cross_encoder(self.model, folder)
 
 
 def train_lists(
@@ -211,7 +211,8 @@ def _together(setting: Setting, encoder: Path, folder: Path) -> tuple[Tensor, in
 def main(device: str, sizes: str, encoder: str, folder: str) -> None:
     """One of the processes."""
     setting = Setting(device, sizes == "full")
-    accelerator, workload = open_accelerator(setting.precision, device), _lists(Path(encoder), setting)
+    accelerator = open_accelerator(TrainingSettings(precision=setting.precision, device=device))
+    workload = _lists(Path(encoder), setting)
     train_lists(workload, Path(folder, "together"), KEPT, accelerator)
     run = score_candidates(workload.model, workload.builder, workload.candidates, accelerator, TokenBudget(TOKENS))
     if accelerator.is_main_process:

@@ -64,16 +64,16 @@ def test_the_number_of_parts_follows_from_the_tokens(queries, tokens, parts):
 
 def begin(patch, *words, parts):
     """Interrupts a command after so many parts."""
-    scored, make_run = [], rescore.make_run
+    scored, score_candidates = [], rescore.score_candidates
 
-    def interrupt(lists, pairs, weight):
+    def interrupt(*given, **settings):
         if len(scored) == parts:
             raise KeyboardInterrupt
-        scored.append(lists)
-        return make_run(lists, pairs, weight)
+        scored.append(given)
+        return score_candidates(*given, **settings)
 
     with patch.context() as patch:
-        patch.setattr(rescore, "make_run", interrupt)
+        patch.setattr(rescore, "score_candidates", interrupt)
         with pytest.raises(SystemExit) as ended:
             score(*words)
     assert ended.value.code == 130

@@ -194,13 +194,13 @@ def test_a_command_sets_up_the_allocator_before_the_device(here, monkeypatch):
     for name in ALLOCATOR_SETTINGS:
         monkeypatch.setenv(name, "")  # restored afterwards
     chosen = []
-    open_accelerator = train.open_training_accelerator
+    open_accelerator = train.open_accelerator
 
     def opened(*arguments, **settings):
         accelerator = open_accelerator(*arguments, **settings)
         chosen.append(os.environ["PYTORCH_ALLOC_CONF"])
         return accelerator
 
-    monkeypatch.setattr(train, "open_training_accelerator", opened)
+    monkeypatch.setattr(train, "open_accelerator", opened)
     main(command("--fold", "1", "--training.epochs", "1"))
     assert chosen == ["expandable_segments:True"]

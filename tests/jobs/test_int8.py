@@ -43,7 +43,7 @@ def test_a_graph_is_made_once_and_scores_as_the_model(checkpoint, limits, caplog
     texts = list(DOCUMENTS["b"].values())
     assert first.score("cedar", texts) == pytest.approx(model.score("cedar", texts), abs=0.01)
     assert second.score("cedar", texts) == pytest.approx(first.score("cedar", texts))
-    assert (first.scorer.precision, first.scorer.max_doc_tokens) == ("int8", model.scorer.max_doc_tokens)
+    assert (first.scorer.precision, first.model.max_doc_tokens) == ("int8", model.model.max_doc_tokens)
 
 
 @pytest.mark.parametrize(

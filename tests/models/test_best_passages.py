@@ -36,8 +36,8 @@ def test_a_passage_is_the_text_of_the_tokens_that_the_model_read(tmp_path, kind)
 def test_the_best_passages_are_those_of_a_loop(tmp_path):
     queries, texts, lists = make_lists(queries=2, documents=5, longest=150)
     folder = make_encoder("bert", tmp_path / "bert", WORDS, max_positions=48)
-    model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", 0)
-    inputs_of = make_inputs(tmp_path / "tokens", tokenizer, max_length, queries, texts)
+    model = open_cross_encoder(str(folder), "mean", 0)
+    inputs_of = make_inputs(tmp_path / "tokens", model.tokenizer, model.max_length, queries, texts)
     cpu, budget = Accelerator(cpu=True), TokenBudget(200)
     chunks = chunk_by_length(pairs_of(lists), inputs_of, budget.tokens)
     for pair in score_chunks(model, inputs_of, chunks, cpu.device, cpu.autocast, budget, show=False):

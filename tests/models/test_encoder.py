@@ -118,11 +118,8 @@ def cut(name: str):
 
 def decoder(name: str) -> tuple:
     """A decoder without a classification head."""
-    kind = name.lower()
-    return (
-        config_of(name, architectures=[f"{name}LMHeadModel"]),
-        f"a {kind} decoder without a classification head, saved as {name}LMHeadModel; expected one saved",
-    )
+    change = config_of(name, architectures=[f"{name}LMHeadModel"])
+    return change, f"a {name.lower()} model saved as {name}LMHeadModel, not a text encoder; expected one such"
 
 
 CLASSIFIER = {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "LABEL_0"}}
@@ -135,11 +132,11 @@ MISTAKES = {
     "weights of another shape": (lambda folder: change_config(folder, intermediate_size=128), "AutoModel cannot open"),
     **{f"a damaged {name}": (cut(name), "cannot open|not JSON")
        for name in ("config.json", "tokenizer.json", "model.safetensors")},
-    **{f"a {kind}": (config_of(kind), f"a {kind.lower()} model, not a text encoder; expected one such as BERT")
+    **{f"a {kind}": (config_of(kind), f"a {kind.lower()} model saved as .*, not a text encoder; expected one such as")
        for kind in ("T5", "ViT", "Mamba")},
     **{name: decoder(name) for name in ("GPT2", "Llama")},
     "an encoder turned into a decoder": (
-        lambda folder: change_config(folder, is_decoder=True), "a bert model, not a text encoder",
+        lambda folder: change_config(folder, is_decoder=True), "a bert model saved as BertModel, not a text encoder",
     ),
     "a classifier with two outputs": (
         lambda folder: make_cross_encoder("bert", folder, WORDS, outputs=2), "a classifier with 2 outputs; expected",
@@ -186,8 +183,8 @@ def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     transformers.logging.set_verbosity_warning()
     transformers.logging.enable_progress_bar()
     capfd.readouterr()
-    model, tokenizer, _ = open_cross_encoder(str(folder), "max", 0)
-    tokenizer("cat " * 1000)
-    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
+    model = open_cross_encoder(str(folder), "max", 0)
+    model.tokenizer("cat " * 1000)
+    save_cross_encoder(model, tmp_path / "saved")
     assert capfd.readouterr() == ("", "")
     assert transformers.logging.is_progress_bar_enabled()

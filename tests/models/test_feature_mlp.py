@@ -1,6 +1,7 @@
 """The network of feature vectors: the paper's layers, batch norm over real documents, checkpoints, whole sets."""
 
 import json
+import random
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ from rerank.batches.features import Vectors
 from rerank.data.letor.layouts import open_fold
 from rerank.losses import listnet, smoothi
 from rerank.models import feature_mlp
-from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, run_of, save_feature_mlp, score_features
+from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp, score_features
 from rerank.training import objective
 from rerank.training.objective import validation_value
 from rerank.utils.errors import UserError
@@ -153,9 +154,9 @@ def features(tmp_path_factory):
 
 def test_every_document_has_the_score_of_its_vector_in_the_run(features, monkeypatch):
     model = FeatureMLP(4, 8, seed=0).eval()
-    whole = run_of(features.qrels(), score_features(model, features, PLAIN))
+    whole = score_features(model, features, features.qrels(), PLAIN)
     monkeypatch.setattr(feature_mlp, "DOCUMENTS_PER_FORWARD", 7)  # slices that cut queries
-    sliced = run_of(features.qrels(), score_features(model.train(), features, PLAIN))
+    sliced = score_features(model.train(), features, features.qrels(), PLAIN)
     for query, query_id in enumerate(features.query_ids):
         rows = torch.from_numpy(features.features[features.starts[query] : features.stops[query]].copy())
         with torch.no_grad():
@@ -169,7 +170,8 @@ def test_every_document_has_the_score_of_its_vector_in_the_run(features, monkeyp
 def test_the_validation_loss_is_that_of_the_lists_one_by_one(features, monkeypatch, loss):
     monkeypatch.setattr(objective, "LISTS", 5)
     qrels = features.qrels()
-    run = run_of(qrels, torch.randn(sum(map(len, qrels.values())), generator=torch.Generator().manual_seed(0)))
+    draw = random.Random(0)
+    run = {query_id: {doc_id: draw.gauss(0, 1) for doc_id in grades} for query_id, grades in qrels.items()}
     one_by_one = [
         float(loss(torch.tensor([list(run[query_id].values())]), torch.tensor([list(grades.values())]).float()))
         for query_id, grades in qrels.items()
@@ -188,4 +190,4 @@ def test_a_score_that_is_not_finite_names_query_and_document(features):
 
     where = f"query {features.query_ids[1]}, document {features.doc_ids(1)[0]}"
     with pytest.raises(UserError, match=f"{where}: the model's score is nan"):
-        score_features(Broken(), features, PLAIN)
+        score_features(Broken(), features, features.qrels(), PLAIN)

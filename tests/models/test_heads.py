@@ -26,17 +26,17 @@ FORM = dict.fromkeys(("bert", "roberta", "mpnet", "xlm-r"), "identity") | {
 
 
 def trained(folder, scale=40.0, pooling="mean"):
-    """A model of the encoder in `folder`, with a head that gives scores of order 1 to 10, and its tokenizer."""
-    model, tokenizer, _ = open_cross_encoder(str(folder), pooling, seed=1)
+    """A model of the encoder in `folder`, with a head that gives scores of order 1 to 10."""
+    model = open_cross_encoder(str(folder), pooling, seed=1)
     with torch.no_grad():
         model.head.weight.mul_(scale)
         model.head.bias.fill_(-0.75)
-    return model.eval(), tokenizer
+    return model.eval()
 
 
 def saved(kind, tmp_path, **settings):
-    model, tokenizer = trained(make_encoder(kind, tmp_path / kind, WORDS, **settings))
-    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
+    model = trained(make_encoder(kind, tmp_path / kind, WORDS, **settings))
+    save_cross_encoder(model, tmp_path / "saved")
     return tmp_path / "saved"
 
 
@@ -84,7 +84,7 @@ def test_a_checkpoint_is_a_sequence_classifier_that_gives_the_same_scores_in_thr
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_opening_a_checkpoint_gives_the_layer_back_bit_by_bit(kind, tmp_path):
-    model, tokenizer = trained(make_encoder(kind, tmp_path / kind, WORDS), pooling="max")
+    model = trained(make_encoder(kind, tmp_path / kind, WORDS), pooling="max")
     names = [name for name, _ in model.named_parameters()]
     body = {id(parameter) for parameter in model.encoder.parameters()}
     model.train()
@@ -93,15 +93,15 @@ def test_opening_a_checkpoint_gives_the_layer_back_bit_by_bit(kind, tmp_path):
         assert body <= theirs  # shared, not copied
         assert len(theirs - body) <= 4
     assert all(module.training for module in model.modules())
-    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
+    save_cross_encoder(model, tmp_path / "saved")
     assert [name for name, _ in model.named_parameters()] == names  # saving leaves nothing behind
-    again, _, _ = open_cross_encoder(str(tmp_path / "saved"), "max", seed=9)
+    again = open_cross_encoder(str(tmp_path / "saved"), "max", seed=9)
     settings = {name: value for name, value in again.encoder.config.rerank.items() if name != "head"}
     assert settings == {"pooling": "max", "max_doc_tokens": 800}
     assert [name for name, _ in again.named_parameters()] == names
     for (name, before), (_, after) in zip(model.named_parameters(), again.named_parameters(), strict=True):
         assert torch.equal(before, after), name
-    save_cross_encoder(again, tokenizer, tmp_path / "twice", 800)
+    save_cross_encoder(again, tmp_path / "twice")
     for name in ("model.safetensors", "config.json"):
         assert (tmp_path / "twice" / name).read_bytes() == (tmp_path / "saved" / name).read_bytes()
 
@@ -109,8 +109,8 @@ def test_opening_a_checkpoint_gives_the_layer_back_bit_by_bit(kind, tmp_path):
 @pytest.mark.parametrize("scale", [1e-3, 400.0])
 @pytest.mark.parametrize("kind", ["bert", "electra", "modernbert"])
 def test_small_and_large_scores_keep_their_digits(kind, scale, tmp_path):
-    model, tokenizer = trained(make_encoder(kind, tmp_path / kind, WORDS), scale)
-    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
+    model = trained(make_encoder(kind, tmp_path / kind, WORDS), scale)
+    save_cross_encoder(model, tmp_path / "saved")
     ours = Reranker.load(tmp_path / "saved", device="cpu").score(QUERY, DOCUMENTS)
     # A tiny ModernBERT is 32 wide: the variance of its norm is 24 times that of the real one.
     relative = 5e-4 if kind == "modernbert" and scale > 1 else 2e-5
@@ -121,9 +121,9 @@ def test_small_and_large_scores_keep_their_digits(kind, scale, tmp_path):
 @pytest.mark.parametrize("kind", CROSS_ENCODER_KINDS)
 def test_a_trained_cross_encoder_keeps_its_own_head_and_gets_the_identity(kind, tmp_path):
     folder = make_cross_encoder(kind, tmp_path / kind, WORDS)
-    model, tokenizer, _ = open_cross_encoder(str(folder), "mean", 0)
+    model = open_cross_encoder(str(folder), "mean", 0)
     assert model.head is None
-    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
+    save_cross_encoder(model, tmp_path / "saved")
     assert "head" not in json.loads((tmp_path / "saved" / "config.json").read_text())["rerank"]
     ours = Reranker.load(tmp_path / "saved", device="cpu").score(QUERY, DOCUMENTS)
     assert np.array_equal(ours, Reranker.load(folder, device="cpu").score(QUERY, DOCUMENTS))
@@ -139,7 +139,7 @@ def test_a_head_that_another_library_trained_further_is_the_classifiers_own(kind
     weights = load_file(folder / "model.safetensors")
     weights[f"{dense}.weight"][3, 4] += 1e-6
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    assert open_cross_encoder(str(folder), "mean", 0)[0].head is None
+    assert open_cross_encoder(str(folder), "mean", 0).head is None
     ours = Reranker.load(folder, device="cpu").score(QUERY, DOCUMENTS)
     np.testing.assert_allclose(scores_in_transformers(folder), ours, rtol=1e-5, atol=1e-5)
 

@@ -75,7 +75,7 @@ def test_a_decoder_without_padding_token_is_saved_with_one_that_it_knows(tmp_pat
 
     model, tokenizer, inputs_of = opened("llama", tmp_path)
     assert json.loads((tmp_path / "llama" / "config.json").read_text()).get("pad_token_id") is None
-    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
+    save_cross_encoder(model, tmp_path / "saved")
     saved = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
     saved_tokenizer = AutoTokenizer.from_pretrained(tmp_path / "saved")
     assert saved.config.pad_token_id == saved_tokenizer.pad_token_id == tokenizer.eos_token_id
@@ -110,7 +110,7 @@ def write_classifier(kind, tmp_path):
 
 def test_a_decoder_without_a_head_of_one_output_is_an_error(tmp_path):
     folder = make_decoder("qwen3", tmp_path / "qwen3", WORDS, head=False)
-    with pytest.raises(UserError, match="a qwen3 decoder without a classification head, saved as Qwen3ForCausalLM"):
+    with pytest.raises(UserError, match="a qwen3 model saved as Qwen3ForCausalLM, not a text encoder"):
         load_encoder(str(folder))
     file = folder / "config.json"
     changes = {"architectures": ["Qwen3ForSequenceClassification"], "id2label": {"0": "LABEL_0"}}

@@ -78,8 +78,8 @@ def test_an_encoder_that_mixes_passages_is_found_out(tmp_path, monkeypatch):
 
 
 def test_a_checkpoint_knows_nothing_of_packing(tmp_path):
-    model, tokenizer, _ = opened(make_encoder, "bert", tmp_path)
-    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
+    model, _, _ = opened(make_encoder, "bert", tmp_path)
+    save_cross_encoder(model, tmp_path / "saved")
     config = (tmp_path / "saved" / "config.json").read_text()
     assert packing.IMPLEMENTATION not in config
     assert json.loads(config)["hidden_dropout_prob"] == 0.1

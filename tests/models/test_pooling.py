@@ -55,17 +55,20 @@ def last():
 
 def test_a_registered_pooling_is_used_and_saved_with_the_model(last, tmp_path):
     folder = str(make_encoder("bert", tmp_path / "bert", WORDS, max_positions=24))
-    model, tokenizer, max_length = open_cross_encoder(folder, "last", 0)
-    builder = make_inputs(tmp_path / "t", tokenizer, max_length, {"q": "cedar"}, make_texts({"a": 60, "b": 3}))
+    model = open_cross_encoder(folder, "last", 0)
+    builder = make_inputs(
+        tmp_path / "t", model.tokenizer, model.max_length, {"q": "cedar"}, make_texts({"a": 60, "b": 3})
+    )
     inputs = builder([("q", "a"), ("q", "b")])
     model.eval()
     with torch.no_grad():
         passages = model(inputs)
         assert len(passages) > 3
         assert scores_of(model, inputs).tolist() == passages[[-2, -1]].tolist()
-    save_cross_encoder(model, tokenizer, tmp_path / "saved", 50)
+    model.max_doc_tokens = 50
+    save_cross_encoder(model, tmp_path / "saved")
     trained = open_trained_cross_encoder(str(tmp_path / "saved"), "mean", 800)
-    assert (trained.model.pooling, trained.max_doc_tokens) == ("last", 50)
+    assert (trained.pooling, trained.max_doc_tokens) == ("last", 50)
     del POOLINGS["last"]
     with pytest.raises(UserError, match="was trained with the pooling last, which is not registered; expected one of"):
         open_trained_cross_encoder(str(tmp_path / "saved"), "mean", 800)

@@ -41,7 +41,7 @@ def test_scores_are_those_of_rerank_score(here):
     main(["score", checkpoint, "runs/towns/bm25.run", "--out", "again.run", "--config", "towns.toml"])
     expected = read_run("again.run")
     reranker, collection = Reranker.load(checkpoint), open_collection("towns")
-    assert (reranker.model.pooling, reranker.scorer.max_doc_tokens) == ("max", 30)
+    assert (reranker.model.pooling, reranker.model.max_doc_tokens) == ("max", 30)
 
     run = reranker.rerank(read_run("runs/towns/bm25.run"), collection)
     assert run.keys() == expected.keys()
@@ -92,7 +92,7 @@ def test_scores_do_not_depend_on_the_budget_which_halves_when_memory_runs_out(fo
     reranker.scorer._budget.tokens = 100
     monkeypatch.setattr(reranker.model, "forward", limited)
     np.testing.assert_allclose(reranker.score("fjord", DOCUMENTS), expected, atol=1e-5)
-    assert reranker.scorer.max_tokens_per_forward <= 60
+    assert reranker.scorer.budget.tokens <= 60
 
 
 @pytest.mark.parametrize(("asked", "limits", "precision"), BF16_CASES)

@@ -26,12 +26,12 @@ def open_tiny(
     """
     if not (folder / kind).exists():
         make(kind, folder / kind, WORDS, **settings)
-    model, tokenizer, max_length = open_cross_encoder(str(folder / kind), "mean", seed, lora_rank=rank)
+    model = open_cross_encoder(str(folder / kind), "mean", seed, lora_rank=rank)
     if larger:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.mul_(5 if parameter.dim() > 1 else 1)
-    return model, tokenizer, make_inputs(folder / "tokens", tokenizer, max_length, queries, texts)
+    return model, model.tokenizer, make_inputs(folder / "tokens", model.tokenizer, model.max_length, queries, texts)
 
 
 def scores_and_gradients(model, inputs):

@@ -9,7 +9,7 @@ import torch
 from rerank import Reranker
 from rerank.data.collections import open_collection
 from rerank.losses import LOSSES
-from rerank.models.text_scorer import TextScorer
+from rerank.models.scoring import TextScorer
 from rerank.pipelines.pipeline import Pipeline
 from rerank.serving.app import make_app
 from rerank.serving.metrics import Metrics

@@ -92,7 +92,7 @@ def test_nothing_of_a_request_is_logged(reranker, caplog, capfd, monkeypatch):
 def test_documents_of_any_length_are_kept_if_asked(reranker, monkeypatch):
     """The model keeps 800 tokens of a document; the last words count where it keeps all."""
     first = " ".join(["birch"] * 900)
-    monkeypatch.setattr(reranker.scorer, "max_doc_tokens", 10_000)
+    monkeypatch.setattr(reranker.model, "max_doc_tokens", 10_000)
     expected = reranker.score("amber", [first + " fjord" * 300, first + " cedar" * 300])
     assert abs(expected[0] - expected[1]) > 1e-3
     with served(reranker) as server:

@@ -51,7 +51,7 @@ def test_tei_says_what_is_served(server, reranker):
         "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}},
         "max_concurrent_requests": 10_000,
         "max_input_length": 800,
-        "max_batch_tokens": reranker.scorer.max_tokens_per_forward,
+        "max_batch_tokens": reranker.scorer.budget.tokens,
         "max_client_batch_size": 1000,
         "auto_truncate": True,
         "version": server.get("/info").json["version"],

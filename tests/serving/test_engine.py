@@ -72,7 +72,7 @@ def test_what_waits_is_scored_longest_first_within_the_budget(engine, reranker):
     tokens = [sum(lengths) for lengths in taken[1:]]
     longest = [max(lengths) for lengths in taken[1:]]
     assert longest == sorted(longest, reverse=True)
-    assert max(tokens) <= reranker.scorer.max_tokens_per_forward
+    assert max(tokens) <= reranker.scorer.budget.tokens
     assert len(tokens) == 1  # equal pairs of a request are scored once
 
 
@@ -82,7 +82,7 @@ def test_chunks_keep_to_the_budget(engine, reranker):
         gate.open()
         waited = Waited(engine, reranker, pairs)
         scores = waited.outcome()
-        assert len(gate.passes) == -(-waited.job.tokens // reranker.scorer.max_tokens_per_forward)
+        assert len(gate.passes) == -(-waited.job.tokens // reranker.scorer.budget.tokens)
     np.testing.assert_allclose(scores, reranker.predict(pairs, show=False), atol=1e-5)
 
 
@@ -110,7 +110,7 @@ def test_a_request_that_fails_does_not_fail_the_others(engine, reranker):
         score = gate.score
 
         def failing(inputs):
-            if (inputs.input_ids == reranker.scorer.tokenizer.convert_tokens_to_ids("quarry")).any() and gate.passes:
+            if (inputs.input_ids == reranker.model.tokenizer.convert_tokens_to_ids("quarry")).any() and gate.passes:
                 raise BrokenError("quarry")
             return score(inputs)
 

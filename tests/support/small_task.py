@@ -45,10 +45,9 @@ def open_task(encoder: Path, folder: Path, world, make=ListsTask, tokens=4096):
     """A task with the model of an encoder and the lists of `make_lists`, whose tokens go into `folder`."""
     queries, texts, lists = world
     folder.mkdir(exist_ok=True)
-    model, tokenizer, max_length = open_cross_encoder(str(encoder), "mean", 0)
-    task = make(model, make_inputs(folder / "tokens", tokenizer, max_length, queries, texts), lists, tokens)
-    task.tokenizer = tokenizer
-    return task
+    model = open_cross_encoder(str(encoder), "mean", 0)
+    inputs_of = make_inputs(folder / "tokens", model.tokenizer, model.max_length, queries, texts)
+    return make(model, inputs_of, lists, tokens)
 
 
 def train_task(task, folder: Path, validate, loss=smoothi, accelerator=None, **settings):

@@ -100,9 +100,9 @@ def test_sentence_transformers_gives_the_same_scores(template, kind, there):
 
     pairs = [("amber0?", "good birch."), ("amber0?", "the bad cedar"), ("delta", "delta")]
     name = make_decoder(kind, Path(kind), OWN, max_positions=200)
-    model, tokenizer, _ = open_cross_encoder(str(name), "mean", 0, template)
-    tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"
-    save_cross_encoder(model, tokenizer, Path(CHECKPOINT), 800)
+    model = open_cross_encoder(str(name), "mean", 0, template)
+    model.tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    save_cross_encoder(model, Path(CHECKPOINT))
     reranker = Reranker.load(CHECKPOINT)
     ours = [reranker.score(query, [document])[0] for query, document in pairs]
     theirs = CrossEncoder(CHECKPOINT, device="cpu").predict(pairs, activation_fn=torch.nn.Identity())

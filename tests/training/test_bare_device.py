@@ -27,8 +27,8 @@ def open_world(kind, tmp_path, monkeypatch):
     """A model on the device, and a batch whose numbers are on the CPU. The device has no autocast to switch off."""
     monkeypatch.setattr(torch, "autocast", lambda device, **settings: contextlib.nullcontext())
     folder = make_encoder(kind, tmp_path / kind, WORDS, max_positions=48)
-    model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", 0)
-    batch = make_batch(LISTS, make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS))
+    model = open_cross_encoder(str(folder), "mean", 0)
+    batch = make_batch(LISTS, make_inputs(tmp_path / "tokens", model.tokenizer, model.max_length, QUERIES, TEXTS))
     batch = batch._replace(inputs=batch.inputs.seeded(torch.arange(6)))
     return model.to(DEVICE).train(), batch
 

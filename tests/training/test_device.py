@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from rerank.cli.main import main
+from rerank.config import TrainingSettings
 from rerank.models.gpu import AUTOCAST
 from rerank.training import device
-from rerank.training.device import arithmetic
 from rerank.utils.errors import UserError
 from tests.support.fake_cards import insert_card
 from tests.support.small_collection import command
@@ -21,7 +21,7 @@ from tests.support.small_collection import command
 def test_threads_blas_and_instructions_are_recorded(here):
     main(command("--fold", "1", "--name", "one", "--first-stage.threads", "2"))
     recorded = json.loads((here / "runs" / "towns" / "one" / "fold1" / "manifest.json").read_text())
-    facts = arithmetic()
+    facts = device.device_facts(torch.device("cpu"))["arithmetic"]
     assert recorded["arithmetic"] == facts
     assert recorded["lucene_threads"] == 2
     assert facts["threads"] == torch.get_num_threads()
@@ -33,7 +33,7 @@ def test_threads_blas_and_instructions_are_recorded(here):
 def opened(monkeypatch):
     """What `open_accelerator` asks accelerate for, whatever the machine."""
 
-    def open_it(*arguments, **settings):
+    def open_it(**settings):
         asked = {}
 
         def accelerator(**given):
@@ -42,7 +42,7 @@ def opened(monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(device, "Accelerator", accelerator)
-            device.open_accelerator(*arguments, **settings)
+            device.open_accelerator(TrainingSettings(**settings))
         return asked["cpu"], asked["mixed_precision"]
 
     monkeypatch.setattr("rerank.models.gpu.bf16_gain", lambda: 1.0)
@@ -55,16 +55,16 @@ def opened(monkeypatch):
 def test_a_t4_trains_in_fp16_and_an_h200_in_bf16(opened, monkeypatch):
     insert_card(monkeypatch, "Tesla T4", (7, 5))
     assert opened() == (False, "fp16")
-    assert opened("float32", "cuda:0") == (False, "no")
-    assert opened("auto", "cpu") == (True, "no")
+    assert opened(precision="float32", device="cuda:0") == (False, "no")
+    assert opened(device="cpu") == (True, "no")
     insert_card(monkeypatch, "NVIDIA H200", (9, 0))
-    assert opened("auto", "cuda") == (False, "bf16")
+    assert opened(device="cuda") == (False, "bf16")
 
 
 @pytest.mark.parametrize(("tf32", "precision"), [(True, "tf32"), (False, "ieee")])
 def test_float32_products_on_cuda_are_tf32_unless_they_are_not_to_be(opened, tf32, precision, monkeypatch):
     insert_card(monkeypatch, "NVIDIA A100", (8, 0))
-    opened("float32", "cuda", tf32=tf32)
+    opened(precision="float32", device="cuda", tf32=tf32)
     assert torch.backends.cuda.matmul.fp32_precision == precision
 
 
@@ -91,9 +91,9 @@ def test_deterministic_turns_on_what_torch_has(opened, monkeypatch):
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
     insert_card(monkeypatch, "NVIDIA A100", (8, 0))
     try:
-        opened("auto", "cuda")
+        opened(device="cuda")
         assert not torch.are_deterministic_algorithms_enabled()
-        opened("auto", "cuda", deterministic=True)
+        opened(device="cuda", deterministic=True)
         assert torch.are_deterministic_algorithms_enabled()
         assert not torch.is_deterministic_algorithms_warn_only_enabled()
         assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
@@ -108,30 +108,30 @@ def test_a_card_that_torch_cannot_run_on_is_an_error_and_not_a_run_on_the_cpu(op
             UserError, match=rf"--training.device {name}: PyTorch cannot run on the NVIDIA GPU of this machine: it has "
             r"compute capability 3\.7, and .* built for sm_75.*; --device cpu takes the CPU",
         ):  # fmt: skip
-            opened("auto", name)
-    assert opened("auto", "cpu") == (True, "no")
+            opened(device=name)
+    assert opened(device="cpu") == (True, "no")
 
 
 def test_a_device_that_is_not_there_is_one_clear_line(opened, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert opened("auto", "auto") == (True, "no")
+    assert opened() == (True, "no")
     with pytest.raises(UserError, match=r"--training.device cuda: PyTorch finds no CUDA GPU here; expected auto or"):
-        opened("auto", "cuda")
+        opened(device="cuda")
     with pytest.raises(UserError, match=r"--training.device mps: PyTorch finds no Apple GPU here"):
-        opened("auto", "mps")
+        opened(device="mps")
     insert_card(monkeypatch, "NVIDIA A100", (8, 0))
     with pytest.raises(UserError, match=r"--training.device cuda:3: no such GPU; expected cuda:0"):
-        opened("auto", "cuda:3")
+        opened(device="cuda:3")
 
 
 def test_several_processes_have_a_card_each(opened, monkeypatch):
     insert_card(monkeypatch, "NVIDIA A100", (8, 0))
     monkeypatch.setenv("LOCAL_RANK", "0")
-    assert opened("auto", "cuda") == (False, "bf16")
+    assert opened(device="cuda") == (False, "bf16")
     with pytest.raises(UserError, match=r"each of several processes has a GPU of its own"):
-        opened("auto", "cuda:0")
+        opened(device="cuda:0")
 
 
 def test_the_device_in_one_line(monkeypatch):

@@ -25,14 +25,14 @@ def opened(tmp_path, kind="bert", make=make_encoder, pooling="mean"):
     folder = tmp_path / kind
     if not folder.is_dir():
         make(kind, folder, WORDS, max_positions=48)
-    model, tokenizer, max_length = open_cross_encoder(str(folder), pooling, 0)
+    model = open_cross_encoder(str(folder), pooling, 0)
     with torch.no_grad():  # fresh weights are so small that the scores hardly differ
         for parameter in model.parameters():
             parameter.mul_(5 if parameter.dim() > 1 else 1)
     for module in model.modules():
         if hasattr(module, "pos_dropout"):
             module.pos_dropout.p = 0.0  # DeBERTa's, of relative positions, belongs to no passage
-    inputs_of = make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS)
+    inputs_of = make_inputs(tmp_path / "tokens", model.tokenizer, model.max_length, QUERIES, TEXTS)
     batch = make_batch(LISTS, inputs_of)
     return model.train(), batch._replace(inputs=batch.inputs.seeded(torch.arange(24) + 2**33))
 
@@ -128,8 +128,8 @@ def peak(work):
 def test_a_long_list_needs_the_memory_of_one_micro_batch(tmp_path):
     queries, texts, lists = make_lists(queries=1, documents=60, longest=200)
     make_encoder("bert", tmp_path / "bert", WORDS, max_positions=48)
-    model, tokenizer, max_length = open_cross_encoder(str(tmp_path / "bert"), "mean", 0)
-    inputs_of = make_inputs(tmp_path / "tokens", tokenizer, max_length, queries, texts)
+    model = open_cross_encoder(str(tmp_path / "bert"), "mean", 0)
+    inputs_of = make_inputs(tmp_path / "tokens", model.tokenizer, model.max_length, queries, texts)
     batch = make_batch(lists, inputs_of)
     batch = batch._replace(inputs=batch.inputs.seeded(torch.arange(60)))
     model.train()

@@ -5,6 +5,7 @@ import os
 import pytest
 import torch
 
+from rerank.config import TrainingSettings
 from rerank.losses import smoothi
 from rerank.training import loop
 from rerank.training.device import open_accelerator
@@ -115,7 +116,7 @@ def gradients_and_messages(encoder, tmp_path, broken=False):
 
     loop.accumulate_gradient, torch.distributed.all_reduce, torch.optim.Adam.step = own, sent, received
     task = open_task(encoder, tmp_path / f"of{os.environ['RANK']}", WORLD)
-    accelerator = open_accelerator(device="cpu")
+    accelerator = open_accelerator(TrainingSettings(device="cpu"))
     settings = {"epochs": 1, "lists_per_step": 4, "seed": 7, "clip": 0}
     loss = sometimes_nan if broken else smoothi
     train_task(task, tmp_path / "run", lambda run: 0.0, loss, accelerator, **settings)

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import torch
 
+from rerank.config import TrainingSettings
 from rerank.training.device import exclusive, open_accelerator
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
@@ -13,7 +14,7 @@ from tests.support.processes import in_two_processes
 
 
 def begin(folder):
-    accelerator = open_accelerator(device="cpu")
+    accelerator = open_accelerator(TrainingSettings(device="cpu"))
     log.info("a line of each process")
     if accelerator.is_main_process:
         (folder / "waiting").touch()

@@ -28,7 +28,7 @@ class CheckpointTask(ListsTask):
     """A ListsTask with checkpoints of its model."""
 
     def save(self, folder):
-        save_cross_encoder(self.model, self.tokenizer, folder, 800)
+        save_cross_encoder(self.model, folder)
 
 
 def trained(encoder, folder, epochs=2, loss=smoothi, values=(1, 0, 0, 0), **settings):

@@ -26,7 +26,7 @@ from rerank.runs.manifest import write_manifest
 from rerank.tasks.collection import expect_text, folder_of, recorded
 from rerank.tasks.first_stage import find_index, with_texts
 from rerank.tasks.text import CrossEncoderTask, check_encoder
-from rerank.training.device import exclusive, open_training_accelerator, precision_facts
+from rerank.training.device import exclusive, open_accelerator, precision_facts
 from rerank.training.loop import best_epoch, train
 from rerank.training.objective import validation_value
 from rerank.training.tracking import check_tracker, tracked
@@ -41,7 +41,7 @@ PATIENCE = 3  # validations without a better MRR before pre-training stops
 def pretrain_into(config: Config, out: Path) -> Path:
     """Pre-trains, by default for STEPS, and copies the checkpoint to the new folder `out`."""
     settings = replace(config.pretraining, steps=config.pretraining.steps or STEPS)
-    accelerator = open_training_accelerator(config.training)
+    accelerator = open_accelerator(config.training)
     checkpoint = pretrain(replace(config, pretraining=settings), accelerator)
     if accelerator.is_main_process:
         with atomic_write(out) as tmp:
@@ -109,17 +109,18 @@ class PretrainingTask(CrossEncoderTask):
     def _open(self, file: Path) -> tuple[list[Candidates], PassageBuilder]:
         found = read_training_lists(file, {}, "scores")
         _, doc_ids = found.doc_ids()
-        pair = open_template(self.tokenizer, self.model.template)
+        tokenizer, most = self.model.tokenizer, self.model.max_doc_tokens
+        pair = open_template(tokenizer, self.model.template)
         documents = open_store(
             self.folder.tokens,
             doc_ids,
             lambda left: islice(found.texts(), len(doc_ids) - len(left), None),
-            self.tokenizer,
-            self.config.encoder.max_doc_tokens,
+            tokenizer,
+            most,
             found.sha256,
             pair.document_lead,
         )
-        return found.lists, PassageBuilder.build(found.queries, documents, self.tokenizer, pair, self.max_length)
+        return found.lists, PassageBuilder.build(found.queries, documents, tokenizer, pair, self.model.max_length)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         return self.model.parameter_groups(self.config.pretraining.lr, self.config.pretraining.head_lr)
@@ -143,7 +144,7 @@ class PretrainingTask(CrossEncoderTask):
 
     def save(self, folder: Path) -> None:
         settings = recorded(self.config.collection) | {"pretraining": self.facts(self.epoch, self.mrr)}
-        save_cross_encoder(self.model, self.tokenizer, folder, self.config.encoder.max_doc_tokens, settings)
+        save_cross_encoder(self.model, folder, settings)
 
 
 def _train(config: Config, task: PretrainingTask, folder: PretrainingFolder, accelerator: Accelerator) -> None:

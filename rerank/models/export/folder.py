@@ -51,11 +51,11 @@ class ExportedCrossEncoder:
 
     is_padded = False
 
-    def __init__(self, facts: ExportFacts, graph: Graph) -> None:
-        self.settings = facts["settings"]
+    def __init__(self, facts: ExportFacts, graph: Graph, tokenizer: Any) -> None:
+        self.settings, self.tokenizer = facts["settings"], tokenizer
         self.precision: str = facts["precision"]
-        self.pooling = facts["pooling"]
-        self.template = facts["template"]
+        self.pooling, self.template = facts["pooling"], facts["template"]
+        self.max_length, self.max_doc_tokens = facts["max_length"], facts["max_doc_tokens"]
         self.first_stage_weight: float = self.settings.get("first_stage_weight", 0.0)
         self._graph = graph
 
@@ -75,20 +75,18 @@ class ExportedCrossEncoder:
         return []
 
 
-def write_export(
-    target: Path, name: str, model: CrossEncoder, tokenizer: Any, max_doc_tokens: int, form: str, int8: bool
-) -> None:
+def write_export(target: Path, name: str, model: CrossEncoder, form: str, int8: bool) -> None:
     """Writes the folder of a model that is on the CPU; `name` is its checkpoint.
 
     Raises UserError for a model that cannot be exported, and for a float32 graph that gives other scores.
     """
     target.mkdir()
     model.encoder.config.save_pretrained(target)
-    tokenizer.save_pretrained(target)
+    model.tokenizer.save_pretrained(target)
     # Numbers that are one would be taken for constants.
     ids = np.arange(2 * 7, dtype=np.int64).reshape(2, 7) % 5 + 1
     inputs: Rows = {"input_ids": ids}
-    if open_template(tokenizer, model.template).token_types is not None:
+    if open_template(model.tokenizer, model.template).token_types is not None:
         inputs["token_type_ids"] = np.zeros_like(ids)
     with quiet_transformers(), _traceable(name, model) as module:
         try:
@@ -107,8 +105,8 @@ def write_export(
         "pooling": model.pooling,
         "template": model.template,
         "max_length": model.max_length,
-        "max_doc_tokens": max_doc_tokens,
-        "settings": model.settings | {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens},
+        "max_doc_tokens": model.max_doc_tokens,
+        "settings": model.settings | {"pooling": model.pooling, "max_doc_tokens": model.max_doc_tokens},
         "files": record_of(target, sorted(target.iterdir())),
     }
     (target / EXPORT_FILE).write_text(json.dumps(facts, indent=1), encoding="utf-8")
@@ -134,8 +132,8 @@ def is_export(name: str) -> bool:
     return (Path(name) / EXPORT_FILE).is_file()
 
 
-def open_export(name: str, template: str) -> tuple[ExportedCrossEncoder, Any, ExportFacts]:
-    """The model of a folder that `write_export` wrote, its tokenizer and what the folder records.
+def open_export(name: str, template: str) -> ExportedCrossEncoder:
+    """The model of a folder that `write_export` wrote.
 
     Raises UserError if a file is damaged, a package is missing, or pooling or template are not those of the model.
     """
@@ -151,7 +149,7 @@ def open_export(name: str, template: str) -> tuple[ExportedCrossEncoder, Any, Ex
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     graph = FORMATS[facts["format"]].open_graph(folder, facts["precision"] == "int8")
-    return ExportedCrossEncoder(facts, graph), tokenizer, facts
+    return ExportedCrossEncoder(facts, graph, tokenizer)
 
 
 class RowScores(nn.Module):
