@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from accelerate import Accelerator
 
@@ -12,7 +13,7 @@ from rerank.data.trec import first_documents, read_run
 from rerank.jobs.rescore import rescore
 from rerank.jobs.train import check_training, train_folds
 from rerank.losses import LABELS
-from rerank.models.hub import CheckpointConfig, encoder_folder, file_hashes
+from rerank.models.hub import encoder_folder, file_hashes
 from rerank.runs.layout import ExperimentFolder
 from rerank.tasks.collection import expect_text
 from rerank.tasks.first_stage import first_stage_run
@@ -60,7 +61,7 @@ def _check(config: Config, template: str) -> None:
 
 def _log_origin(teacher: str, collection: str) -> None:
     """Logs if the teacher was trained on the collection."""
-    config: CheckpointConfig = read_json(encoder_folder(teacher) / "config.json", CheckpointConfig, "choose another")
+    config = read_json(encoder_folder(teacher) / "config.json", dict[str, Any], "choose another")
     if config.get("rerank", {}).get("collection") == collection:
         log.info(
             f"teacher {teacher}: was trained on this collection, on judgments of queries that other folds test; "

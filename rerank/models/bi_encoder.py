@@ -17,7 +17,7 @@ from rerank.data.splitting import OffsetTokenizer, equal_passages, open_offset_t
 from rerank.models.encoder import positions
 from rerank.models.encoder_inputs import packed, padded
 from rerank.models.gpu import FARTHEST, SMALL, Precision, choose_precision, usable_device
-from rerank.models.hub import CheckpointConfig, bi_encoder_hash, check_config_files, encoder_folder, quiet_transformers
+from rerank.models.hub import bi_encoder_hash, encoder_folder, quiet_transformers
 from rerank.models.packed_attention import IMPLEMENTATION, UnsupportedAttentionError, register_attention
 from rerank.models.packing import PROBE_LENGTHS, TOLERANCE, probe_passages, relative_difference
 from rerank.utils.errors import UserError
@@ -75,11 +75,6 @@ class BiEncoder:
         return bi_encoder_hash(self.name)
 
     @property
-    def precision(self) -> str:
-        """That of its matrix products: float32 or bf16."""
-        return "bf16" if any(weight.dtype == torch.bfloat16 for weight in self.model.parameters()) else "float32"
-
-    @property
     def compares(self) -> str:
         """The name of its similarity, such as "cosine" or "dot"."""
         return str(self.model.similarity_fn_name)
@@ -129,7 +124,7 @@ def stated_kinds(name: str) -> tuple[str, list[str]]:
     folder = encoder_folder(name)
     file, config = folder / "config_sentence_transformers.json", folder / "config.json"
     stated = read_json(file, dict[str, Any], EXPECTED).get("model_type") if file.is_file() else ""
-    return stated or "", read_json(config, CheckpointConfig, EXPECTED).get("architectures") or []
+    return stated or "", read_json(config, dict[str, Any], EXPECTED).get("architectures") or []
 
 
 def _expect_bi_encoder(name: str) -> None:
@@ -145,7 +140,6 @@ def _expect_bi_encoder(name: str) -> None:
 def open_model(kind: Any, name: str, device: str, precision: Precision) -> Any:
     """Opens a model of this class of sentence-transformers. Raises UserError if it cannot be opened."""
     folder = encoder_folder(name)
-    check_config_files(folder)
     settings: dict[str, Any] = {"device": device, "local_files_only": True, "trust_remote_code": False}
     try:
         with quiet_transformers():

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from rerank.models.hub import check_config_files, encoder_folder, quiet_transformers
+from rerank.models.hub import encoder_folder, quiet_transformers
 from rerank.utils.errors import UserError
 
 
@@ -71,7 +71,6 @@ def load_encoder(name_or_folder: str) -> LoadedEncoder:
     import transformers
 
     folder = encoder_folder(name_or_folder)
-    check_config_files(folder)
     config = _load(transformers.AutoConfig, folder, name_or_folder)
     own_head = _check_encoder(config, name_or_folder)
     tokenizer = _load(transformers.AutoTokenizer, folder, name_or_folder)
@@ -82,11 +81,8 @@ def load_encoder(name_or_folder: str) -> LoadedEncoder:
         state_padding(config, tokenizer)
     model = _load_weights(config, own_head, folder, name_or_folder)
     _check_tokenizer(tokenizer, model, name_or_folder, () if decoder else ("pad_token", "sep_token"))
-    if (
-        decoder
-        or "token_type_ids" not in inspect.signature(model.forward).parameters
-        or getattr(config, "type_vocab_size", 2) < 2
-    ):
+    takes_types = "token_type_ids" in inspect.signature(model.forward).parameters
+    if decoder or not takes_types or getattr(config, "type_vocab_size", 2) < 2:
         # Architectures share tokenizers: BERT's returns token types, which DistilBERT does not accept.
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # saved, for other libraries

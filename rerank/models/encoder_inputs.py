@@ -13,10 +13,7 @@ PADDED_SHARE = 0.75
 """Of the tokens of a group's longest passage, every passage that is padded beside it has this share, or more."""
 
 GPU_SHARE = 0.75
-"""On a GPU, adjacent passages share a call of SDPA if the shortest has this share of the longest's tokens, or more.
-
-At most 16 / 9 of the products are then those of padding.
-"""
+"""On a GPU, adjacent passages share a call of SDPA if the shortest has this share of the longest's tokens, or more."""
 
 CPU_SHARE = 1.0
 """The same on a CPU: passages of equal length alone, as a call costs little there, and padding as much as tokens."""
@@ -60,11 +57,7 @@ class Passages:
 
 
 def bucket_bounds(lengths: list[int], share: float) -> list[tuple[int, int]]:
-    """The first and the last but one index of runs whose shortest length has at least this share of the longest.
-
-    >>> bucket_bounds([400, 320, 290, 90, 100], 0.75)
-    [(0, 2), (2, 3), (3, 5)]
-    """
+    """(first, stop) of runs of lengths whose shortest has at least this share of the longest."""
     bounds: list[tuple[int, int]] = []
     first, shortest, longest = 0, lengths[0], lengths[0]
     for index, length in enumerate(lengths):

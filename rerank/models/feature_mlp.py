@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -18,26 +18,15 @@ from rerank.data.types import Qrels, Run
 from rerank.models.gpu import full_float32
 from rerank.models.scoring import check_finite
 from rerank.utils.errors import UserError
-from rerank.utils.json_files import parse_json
 
 Transform = Literal["none", "log1p"]
 """Of features: none, or sign(x) log(1 + |x|) (Qin et al. 2021), which the paper does not have."""
-
 
 CPU_DOCUMENTS = 128
 """Documents of a chunk on a CPU: 512 KB for each intermediate result of 1024 units. A GPU has one chunk."""
 
 DOCUMENTS_PER_FORWARD = 8192
 """Each layer of 1024 units then takes 32 MB."""
-
-
-class NetworkFacts(TypedDict):
-    """config.json of a network."""
-
-    kind: Literal["feature_mlp"]
-    features: int
-    hidden: int
-    transform: NotRequired[Transform]
 
 
 class FeatureMLP(nn.Module):
@@ -83,7 +72,7 @@ def save_feature_mlp(model: FeatureMLP, folder: Path) -> None:
     """Writes model.safetensors and config.json into a new folder."""
     folder.mkdir()
     save_file(model.state_dict(), folder / "model.safetensors")
-    settings: NetworkFacts = {"kind": "feature_mlp", "features": model.features, "hidden": model.hidden}
+    settings = {"kind": "feature_mlp", "features": model.features, "hidden": model.hidden}
     if model.transform != "none":
         settings["transform"] = model.transform
     (folder / "config.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
@@ -92,10 +81,13 @@ def save_feature_mlp(model: FeatureMLP, folder: Path) -> None:
 def open_feature_mlp(folder: Path) -> FeatureMLP:
     """Loads the model that `save_feature_mlp` wrote, in evaluation mode; raises UserError if the folder has none."""
     try:
-        settings = parse_json((folder / "config.json").read_bytes(), NetworkFacts)
-        model = FeatureMLP(settings["features"], settings["hidden"], 0, settings.get("transform", "none"))
+        settings = json.loads((folder / "config.json").read_bytes())
+        transform = settings.get("transform", "none")
+        if transform not in get_args(Transform):
+            raise ValueError(f"no transform {transform}")
+        model = FeatureMLP(settings["features"], settings["hidden"], 0, transform)
         model.load_state_dict(load_file(folder / "model.safetensors"))
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RuntimeError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{folder}: not a checkpoint of a model of feature vectors: {reason}") from error
     return model.eval()

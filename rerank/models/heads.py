@@ -51,10 +51,6 @@ class _Head(NamedTuple):
     dense: nn.Linear
     norm: nn.LayerNorm | None = None
 
-    def forms(self) -> list[str]:
-        """The forms that these layers may take; the activation decides among them."""
-        return ["identity", "pair"] if self.norm is None else ["small pair"]
-
     def parameters(self) -> list[nn.Parameter]:
         return [parameter for layer in self if layer is not None for parameter in layer.parameters()]
 
@@ -125,7 +121,7 @@ def _fold_into(
     layers = _Head(**{layer: classifier.get_submodule(name) for layer, name in names.items()})
     if layers.output.bias is None or any(t.is_meta for t in [*classifier.parameters(), *classifier.buffers()]):
         return None
-    for form in layers.forms():
+    for form in ("identity", "pair") if layers.norm is None else ("small pair",):  # the activation decides
         layers.write(form, FORMS[form], head.weight, head.bias)
         exact = all(map(torch.equal, layers.read(form, FORMS[form]), (head.weight, head.bias)))
         if exact and _agree(classifier, body, head, pad_id):

@@ -3,11 +3,9 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypedDict
 
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, short_hash
-from rerank.utils.json_files import read_json
 from rerank.utils.progress import log, quiet
 
 REQUIRED = {  # any one of the files on the right is enough
@@ -95,30 +93,6 @@ def _downloaded(name: str) -> Path:
     if missing := _missing(folder):
         raise UserError(f"encoder {name}: {constants.ENDPOINT} has it without {missing}; choose another")
     return folder
-
-
-class CheckpointConfig(TypedDict, total=False):
-    """config.json; `rerank` is what `save_cross_encoder` records."""
-
-    architectures: list[str] | None
-    model_type: str
-    rerank: dict[str, Any]
-    sentence_transformers: dict[str, Any]
-
-
-class TokenizerConfig(TypedDict, total=False):
-    """tokenizer_config.json."""
-
-    model_max_length: float | None
-    chat_template: str | list[Any] | None
-
-
-def check_config_files(folder: Path) -> None:
-    """Raises UserError if config.json or tokenizer_config.json, which may be missing, cannot be read."""
-    remedy = "expected an encoder in Hugging Face format; download or save it again"
-    read_json(folder / "config.json", CheckpointConfig, remedy)
-    if (folder / "tokenizer_config.json").is_file():
-        read_json(folder / "tokenizer_config.json", TokenizerConfig, remedy)
 
 
 @contextlib.contextmanager

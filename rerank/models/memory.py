@@ -31,13 +31,7 @@ class DoesNotFitError(RuntimeError):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that a device, or the system, has no memory left.
-
-    >>> is_out_of_memory(RuntimeError("CUDA error: out of memory; …"))
-    True
-    >>> is_out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered"))
-    False
-    """
+    """Whether an error says that a device, or the system, has no memory left."""
     if isinstance(error, torch.OutOfMemoryError | DoesNotFitError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in OUT_OF_MEMORY)

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from rerank.data.embeddings import COSINE
 from rerank.models.bi_encoder import BiEncoder
 from rerank.models.gpu import full_float32
 from rerank.utils.errors import UserError
 
-COSINE: Final = "cosine"
 FILE = "adapter.safetensors"
 
 
@@ -57,10 +57,6 @@ class QueryAdapter(nn.Module):
             similarities = (queries[inputs.lists] * inputs.passages).sum(1)
         scores = similarities.new_zeros(inputs.documents_in_all)
         return scores.scatter_reduce(0, inputs.documents, similarities, "amax", include_self=False)
-
-    def matrix(self) -> Tensor:
-        """(dimensions, dimensions): scale × (1 + W), which query vectors are multiplied by."""
-        return self.scale * (torch.eye(len(self.change), device=self.change.device) + self.change.detach())
 
 
 def standardising_scale(model: QueryAdapter, lists: Iterable[VectorPairs]) -> float:

@@ -94,7 +94,7 @@ def test_bf16_is_used_where_it_is_asked_for_and_where_it_gains(kind, tmp_path, m
     encoder = BiEncoder.load(folder, device="cpu", precision=asked)
     found, _ = encoder.encode_documents(TEXTS)
     difference = np.abs(found - exact).max() / np.abs(exact).max()
-    assert (encoder.precision, difference > 0) == (precision, precision == "bf16")
+    assert (difference > 0) == (precision == "bf16")
     assert difference < 0.03
     packed = isinstance(encoder.model[0].model.forward, types.FunctionType)
     assert packed == (precision == "bf16")

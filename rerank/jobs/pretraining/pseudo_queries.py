@@ -100,12 +100,9 @@ def usable_documents(
     """At least `requested` documents that can make a pseudo-query, in random order, and how many were examined."""
     order = random.Random(seed).sample(sorted(doc_ids), len(doc_ids))
     usable, examined = list[tuple[Document, Sources]](), 0
-    while len(usable) < requested and examined < len(order):
-        chunk = order[examined : examined + CHUNK]
-        for document in get(chunk):
-            sources = sources_of(document, frequencies)
-            if any(sources):
-                usable.append((document, sources))
+    while len(usable) < requested and (chunk := order[examined : examined + CHUNK]):
+        found = ((document, sources_of(document, frequencies)) for document in get(chunk))
+        usable += [(document, sources) for document, sources in found if any(sources)]
         examined += len(chunk)
     return usable, examined
 
