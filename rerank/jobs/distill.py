@@ -36,7 +36,12 @@ def distill(config: Config, teacher: str, fold: str = "all", teacher_template: s
     teacher has no trained head, or an input file is missing or malformed.
     """
     _check(config, teacher_template)
-    _log_origin(teacher, config.collection.source)
+    trained = read_json(encoder_folder(teacher) / "config.json", dict[str, Any], "choose another")
+    if trained.get("rerank", {}).get("collection") == config.collection.source:
+        log.info(
+            f"teacher {teacher}: was trained on this collection, on judgments of queries that other folds test; "
+            "measure its students on the queries that it has not seen"
+        )
     accelerator = open_accelerator(config.training)
     with accelerator.main_process_first():
         dataset = open_text(config, fold)
@@ -57,16 +62,6 @@ def _check(config: Config, template: str) -> None:
         raise UserError(f"--loss {name}: learns from judgments, not from a teacher's scores; expected {expected}")
     if lists := config.training.lists:
         raise UserError(f"--training.lists {lists}: the teacher makes the lists; leave it out")
-
-
-def _log_origin(teacher: str, collection: str) -> None:
-    """Logs if the teacher was trained on the collection."""
-    config = read_json(encoder_folder(teacher) / "config.json", dict[str, Any], "choose another")
-    if config.get("rerank", {}).get("collection") == collection:
-        log.info(
-            f"teacher {teacher}: was trained on this collection, on judgments of queries that other folds test; "
-            "measure its students on the queries that it has not seen"
-        )
 
 
 def _teacher_lists(config: Config, dataset: TextDataset, teacher: str, template: str, accelerator: Accelerator) -> Path:

@@ -4,6 +4,7 @@ import json
 import shutil
 import statistics
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from timeit import timeit
 from typing import Any, NamedTuple
@@ -35,8 +36,7 @@ LEAST_TAU = 0.97  # Kendall's τ of the rankings, the mean over queries
 MEASURE, MOST_LOST = "nDCG@10", 0.005  # the part of it that int8 may lose, more than by chance: by a standard error
 LEAST_GAIN = 1.1  # how many times as fast int8 must be
 QUERIES, DOCUMENTS = 16, 20  # queries of a sample, and documents of each
-LONG, CHARACTERS = 800, 1500
-"""Characters of a topic of Python's help that is taken, at least, and those that are kept of it."""
+LONG, CHARACTERS = 800, 1500  # of a topic of Python's help that is taken, at least, and those that are kept of it
 
 
 class Sample(NamedTuple):
@@ -126,7 +126,8 @@ def _compare(exact: Reranker, rounded: Reranker, sample: Sample) -> dict[str, An
     runs: tuple[Run, Run] = ({}, {})
     for query_id in progress(sample.documents, len(sample.documents), f"comparing int8 with {exact.scorer.precision}"):
         query, texts = sample.queries[query_id], list(sample.documents[query_id].values())
-        scores, seconds = zip(*(_timed(model, query, texts) for model in (exact, rounded)), strict=True)
+        scores = [model.score(query, texts) for model in (exact, rounded)]  # may wait for kernels of new lengths
+        seconds = [timeit(partial(model.score, query, texts), number=1) for model in (exact, rounded)]
         ratios.append(seconds[0] / seconds[1])
         for run, of_model in zip(runs, scores, strict=True):
             run[query_id] = dict(zip(sample.documents[query_id], of_model.tolist(), strict=True))
@@ -146,12 +147,6 @@ def _compare(exact: Reranker, rounded: Reranker, sample: Sample) -> dict[str, An
         if lost - error > MOST_LOST * mean:
             refused = f"int8 loses {lost:.4f} ± {error:.4f} of {MEASURE} {mean:.4f}, {len(qrels)} queries"
     return {"refused": refused, "gain": gain, "tau": tau}
-
-
-def _timed(model: Reranker, query: str, texts: list[str]) -> tuple[np.ndarray, float]:
-    """The scores of a query's documents, and the seconds that they take."""
-    scores = model.score(query, texts)  # may wait for kernels that a process compiles for new lengths
-    return scores, timeit(lambda: model.score(query, texts), number=1)
 
 
 def texts_of_python() -> Sample:

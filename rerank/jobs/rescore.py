@@ -87,10 +87,7 @@ class Parts:
         return [number for number in self.numbers if not self.file(number).exists()]
 
     def join(self) -> None:
-        """Writes the run from its parts, whose folder is removed; other processes see all parts or none.
-
-        Raises UserError if a part is missing.
-        """
+        """Writes the run from its parts, and removes their folder at once; raises UserError if a part is missing."""
         if self.missing():
             raise UserError(f"{self.folder}: parts were removed while others were scored; run the command again")
         with new_file(self.out) as out:

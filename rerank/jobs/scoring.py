@@ -56,18 +56,17 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
     """
     training, first_stage, encoder = config.training, config.first_stage, config.encoder
     model = open_trained_cross_encoder(checkpoint, encoder.pooling, encoder.max_doc_tokens, encoder.template)
-    kept, weight = model.max_doc_tokens, model.first_stage_weight
     with accelerator.main_process_first():
         config = replace(
             config,
             collection=as_trained(config.collection, checkpoint, model.settings),
-            encoder=replace(encoder, max_doc_tokens=kept, first_stage_weight=weight),
+            encoder=replace(encoder, max_doc_tokens=model.max_doc_tokens, first_stage_weight=model.first_stage_weight),
             first_stage=replace(first_stage, run=str(run) if run else first_stage.run),
         )
         dataset = _run_dataset(config)
         passages = dataset.passages(model)
     placed = model.place(accelerator.device, accelerator.autocast, training.precision == "auto")
-    for line in (truncation_summary(passages, kept), *placed):
+    for line in (truncation_summary(passages, model.max_doc_tokens), *placed):
         log.info(line)
     lists = [candidates for candidates in dataset.candidates.values() if candidates.doc_ids]
     memory = open_budget(training.max_tokens_per_forward, accelerator.device)

@@ -18,7 +18,7 @@ from rerank.evaluation.tables.table import aligned, format_mean
 from rerank.jobs.grid import read_grid
 from rerank.jobs.train import check_training, open_experiment, train_folds
 from rerank.runs.experiment_results import FoldResults
-from rerank.runs.layout import CollectionFolder, ExperimentFolder
+from rerank.runs.layout import CollectionFolder
 from rerank.runs.settings import save_settings
 from rerank.tasks.collection import draws_queries
 from rerank.training.device import expect_one_process, visible_gpus
@@ -92,7 +92,11 @@ def train_side_by_side(
         experiment = of_cell.folder.experiment(config.output.name or config.loss.name)
         with locked(experiment.path, "settings"):
             save_settings(config, experiment.settings)
-        jobs += _unfinished_jobs(config, of_cell, experiment)
+        left = [name for name in of_cell.folds if not experiment.fold(name).finished]
+        is_whole = all(experiment.fold(name).finished for name in of_cell.all_folds)
+        if not left and is_whole and not experiment.all_run.exists():
+            left = of_cell.folds[:1]  # the last fold to end writes it
+        jobs += [Job(config, name) for name in left]
     total = sum(len(of_cell.folds) for of_cell in shared)
     log.info(f"{total} folds, {total - len(jobs)} of them finished already")
     if not jobs:
@@ -142,15 +146,6 @@ def _prepare_shared(configs: Sequence[Config], fold: str) -> list[Shared]:
             prepared[key] = Shared(dataset.folder, [part.name for part in dataset.folds], dataset.fold_names)
         shared.append(prepared[key])
     return shared
-
-
-def _unfinished_jobs(config: Config, shared: Shared, experiment: ExperimentFolder) -> list[Job]:
-    """The folds without results; one with results if all.run is missing, which the last fold to end writes."""
-    left = [name for name in shared.folds if not experiment.fold(name).finished]
-    is_whole = all(experiment.fold(name).finished for name in shared.all_folds)
-    if not left and is_whole and not experiment.all_run.exists():
-        left = shared.folds[:1]
-    return [Job(config, name) for name in left]
 
 
 def _train(threads: int | None, job: Job) -> None:

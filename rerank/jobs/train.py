@@ -45,10 +45,7 @@ class Experiment:
 
 
 def check_training(config: Config, lists: str = "") -> None:
-    """Raises UserError for settings of a training that no collection can make valid.
-
-    `lists` says where training lists will come from, if not from `--training.lists`.
-    """
+    """Raises UserError for invalid settings; `lists`: where lists will come from, if not from `--training.lists`."""
     validate(config)
     open_loss(config.loss)
     check_encoder(config)

@@ -28,8 +28,7 @@ MODULES_FILE = "modules.json"
 TOKENS_AT_ONCE = 2**13
 """Tokens of a forward pass, padding included: 32 passages of 256 tokens."""
 
-TAKEN = {"input_ids", "attention_mask", "token_type_ids", "return_dict"}
-"""The arguments of a forward pass that can leave out padding."""
+TAKEN = {"input_ids", "attention_mask", "token_type_ids", "return_dict"}  # by a forward pass without padding
 
 HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
 """How the architectures end whose models do not compare vectors."""

@@ -18,8 +18,7 @@ from rerank.models.gpu import Precision
 from rerank.models.hub import quiet_transformers
 from rerank.utils.errors import UserError
 
-LEAST_BITS = 384
-"""Bits of a vector, at least: vectors of fewer numbers are rotated in a space of so many."""
+LEAST_BITS = 384  # of a vector: one of fewer numbers is rotated in a space of so many
 
 
 def rotation_of(dimensions: int) -> np.ndarray:

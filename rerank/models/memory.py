@@ -53,10 +53,7 @@ class TokenBudget:
     tokens: int
 
     def run(self, work: Callable[[int], Result], longest: int) -> Result:
-        """Returns `work(tokens)`, retried with half of the tokens each time it runs out of memory.
-
-        `longest` is the tokens of the longest passage; raises UserError if it does not fit alone.
-        """
+        """`work(tokens)`, with half of the tokens after each lack of memory; UserError if `longest`, a passage, lacks it."""
         while True:
             try:
                 return work(self.tokens)

@@ -17,7 +17,6 @@ IMPLEMENTATION = "rerank_packed"
 UNSUPPORTED = ("softcap", "s_aux", "sinks", "position_bias", "indices", "block_indices")
 """Keywords of transformers' attention interface that no packed kernel supports."""
 
-
 LARGEST = 2**21
 """Attention weights of products on a CPU that are computed at a time, in bf16: 4 MiB."""
 

@@ -12,6 +12,7 @@ from rerank.evaluation.fusion import place_above
 from rerank.evaluation.weights import some_queries
 from rerank.stages.base import loss_settings
 from rerank.stages.world import World
+from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
 if TYPE_CHECKING:
@@ -53,15 +54,16 @@ def train(
 
     None if there is no relevant document to learn from. `prepare` is called before the training.
     """
-    from rerank.tasks.small_models import SmallModelTask, can_learn, train_small_model  # loads torch
+    from rerank.tasks.small_models import SmallModelTask, train_small_model  # loads torch
     from rerank.training.device import open_accelerator
 
     qrels, shared = world.collection.qrels, world.config.training
-    if not can_learn(fold, candidates, qrels):
-        log.info(f"{settings.kind}: no query to learn from or to validate with has a relevant document below")
-        return None
     accelerator = open_accelerator(TrainingSettings(device=shared.device))
     own = settings.lists, replace(settings.training, seed=shared.seed), settings.below_weight, accelerator.device
-    task = SmallModelTask(fold, candidates, qrels, model, inputs, *own)
+    try:
+        task = SmallModelTask(fold, candidates, qrels, model, inputs, *own)
+    except UserError as error:  # no query to learn from or to validate with
+        log.info(f"{settings.kind}: {error}")
+        return None
     prepare(task)
     return train_small_model(task, loss_settings(settings.loss), folder, accelerator)

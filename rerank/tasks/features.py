@@ -47,10 +47,7 @@ class FeatureDataset:
         return f"a network of {network.hidden} hidden units{transform}"
 
     def write_references(self) -> None:
-        """Adds judgments and query ids of the open folds to what evaluation reads; not those of the training queries.
-
-        Raises UserError if experiments with other contents of these folds are in the same folder.
-        """
+        """Adds what evaluation reads of the open folds; raises UserError if experiments had other contents of these."""
         folder, path = self.folder, self.folder.feature_hashes
         remedy = "take another --output.folder, or remove this one"
         hashes = {

@@ -138,10 +138,7 @@ def _check_run(file: Path, searched: dict[str, str], source: str) -> None:
 
 
 def find_index(config: Config, collection: Collection, folder: CollectionFolder) -> Path:
-    """The Lucene index that the settings name, built under `folder` if it is the collection's own.
-
-    Raises UserError if there is none, and none can be built.
-    """
+    """The Lucene index of the settings, built under `folder` if it is the collection's own; UserError for none."""
     settings, language = config.first_stage, config.collection.language
     return choose_index(settings.index, collection, folder.index, settings.threads or None, language)
 

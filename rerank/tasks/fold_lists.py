@@ -45,8 +45,7 @@ def trainable_candidates(fold: Fold, candidates: Mapping[str, Candidates], show:
 
 def judgments_of(part: Part, fold: Fold, qrels: Judgments) -> Qrels:
     """The judgments of a part's queries."""
-    query_ids: tuple[str, ...] = getattr(fold, part)
-    return {query_id: qrels[query_id] for query_id in query_ids if query_id in qrels}
+    return {query_id: qrels[query_id] for query_id in getattr(fold, part) if query_id in qrels}
 
 
 def lists_of_fold(

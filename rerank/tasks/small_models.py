@@ -26,8 +26,7 @@ from rerank.training.objective import open_loss, validation_value
 from rerank.training.task import Part
 
 WEIGHTS = "weights.pt"
-Inputs = Callable[[Sequence[Candidates]], Any]
-"""The inputs of a model for some lists."""
+Inputs = Callable[[Sequence[Candidates]], Any]  # those of a model for some lists
 
 
 @dataclass(frozen=True)
@@ -70,10 +69,7 @@ def score_lists(model: nn.Module, inputs: Inputs, lists: Sequence[Candidates], w
 
 
 class SmallModelTask:
-    """A fold of text and a small model: see `rerank.training.task.Task`.
-
-    `weight` is that of the first stage's score. Raises UserError for a fold without queries to train or to measure.
-    """
+    """A fold of text and a small model; `weight` is that of the first stage's score. See `training.task.Task`."""
 
     memory = None  # a step is a product of small matrices
 
@@ -127,9 +123,3 @@ def train_small_model(task: SmallModelTask, loss: LossSettings, folder: Path, ac
     train(task, opened, place, task.training, accelerator, validate, show=False)
     task.model.load_state_dict(torch.load(place.checkpoint / WEIGHTS, weights_only=True))
     return task.model
-
-
-def can_learn(fold: Fold, candidates: Mapping[str, Candidates], qrels: Judgments) -> bool:
-    """Whether a training query has a relevant candidate, and a validation query is judged and has a candidate."""
-    trains = any(any(candidates[query_id].labels) for query_id in fold.train)
-    return trains and any(candidates[query_id].doc_ids and qrels.get(query_id) for query_id in fold.valid)

@@ -73,10 +73,7 @@ def kept_torch_settings() -> Iterator[None]:
 
 
 def open_reranker(config: Config, checkpoint: str) -> Reranker:
-    """The model of a checkpoint or of the hub, on the device of the settings.
-
-    Raises UserError as `Reranker.load` does, and for a device that this machine does not have.
-    """
+    """The model of a checkpoint or of the hub, on the device of the settings; raises as `Reranker.load` does."""
     return Reranker.load(
         checkpoint,
         device=select_device(config.training.device),
@@ -129,10 +126,7 @@ def precision_of(accelerator: Accelerator) -> str:
 
 
 def precision_facts(accelerator: Accelerator, model: Any) -> dict[str, Any]:
-    """The precision of a model in this run, for a manifest, and whether float32 products are TF32.
-
-    An exported graph has a precision of its own.
-    """
+    """The precision of a model in this run, or a graph's own, and whether float32 products are TF32; for a manifest."""
     own = "float32" if getattr(model, "in_float32", False) else getattr(model, "precision", "")
     return {"precision": own or precision_of(accelerator), "tf32": uses_tf32(accelerator)}
 

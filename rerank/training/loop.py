@@ -33,8 +33,7 @@ from rerank.utils.parallel import prefetch
 from rerank.utils.progress import log, progress
 
 SECONDS_BETWEEN_STATES = 180.0
-STATS = ("loss", "ndcg")
-"""The columns of what `accumulate_gradient` returns."""
+STATS = ("loss", "ndcg")  # the columns of what `accumulate_gradient` returns
 
 
 def train(

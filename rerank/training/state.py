@@ -113,10 +113,9 @@ def restore_state(folder: TrainingFolder, trained: Trained, writes: bool) -> tup
 
 
 def check_kept(folder: TrainingFolder, kept: Record) -> None:
-    """Raises UserError if what is kept of the best epoch is not what the training wrote.
+    """Raises UserError if what is kept of the best epoch is not what the training wrote; for its end.
 
-    It is for the end of a training: a command that was killed while it saved an epoch may leave the checkpoint of that
-    epoch beside the state of the epoch before, and the next command writes both again.
+    Until then a command that was killed may have left the checkpoint of an epoch beside the state of the one before.
     """
     if changed := list(changes(folder.state.parent, kept)):
         raise UserError(

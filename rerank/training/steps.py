@@ -16,8 +16,7 @@ from rerank.config import TrainingSettings
 from rerank.data.types import Candidates
 from rerank.utils.errors import UserError
 
-INITIAL = "initial_lr"
-"""Where a parameter group keeps the learning rate that the schedule multiplies, as torch's schedulers have it."""
+INITIAL = "initial_lr"  # of a parameter group: the learning rate that the schedule multiplies, as torch names it
 
 SMALLEST = 2.0**-4
 """The scale at which a gradient that still overflows is not one of float16's range but of a broken model."""

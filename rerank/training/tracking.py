@@ -21,8 +21,7 @@ MakeTracker = Callable[[str, Path], GeneralTracker]
 TRACKERS: dict[str, MakeTracker] = {}
 """The registered trackers by name; accelerate's own are not in it."""
 
-TRACKED = ("loss", "ndcg", "valid", "seconds")
-"""The values of an epoch's record that are tracked."""
+TRACKED = ("loss", "ndcg", "valid", "seconds")  # of an epoch's record
 
 
 def tracker(name: str) -> Callable[[MakeTracker], MakeTracker]:

@@ -133,10 +133,7 @@ def is_export(name: str) -> bool:
 
 
 def open_export(name: str, template: str) -> ExportedCrossEncoder:
-    """The model of a folder that `write_export` wrote.
-
-    Raises UserError if a file is damaged, a package is missing, or pooling or template are not those of the model.
-    """
+    """The model of a folder of `write_export`; UserError for damage, a missing package, another pooling or template."""
     folder, remedy = Path(name), "export the checkpoint again"
     facts: ExportFacts = read_json(folder / EXPORT_FILE, ExportFacts, remedy)
     if damage := next(changes(folder, facts["files"]), None):
