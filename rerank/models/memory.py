@@ -53,7 +53,7 @@ class TokenBudget:
     tokens: int
 
     def run(self, work: Callable[[int], Result], longest: int) -> Result:
-        """`work(tokens)`, with half of the tokens after each lack of memory; UserError if `longest`, a passage, lacks it."""
+        """`work(tokens)`, with half of them after each lack of memory; UserError if `longest`, a passage, fails."""
         while True:
             try:
                 return work(self.tokens)

@@ -89,7 +89,7 @@ def test_scores_do_not_depend_on_the_budget_which_halves_when_memory_runs_out(fo
             raise RuntimeError("CUDA out of memory.")
         return forward(inputs)
 
-    reranker.scorer._budget.tokens = 100
+    reranker.scorer.budget.tokens = 100
     monkeypatch.setattr(reranker.model, "forward", limited)
     np.testing.assert_allclose(reranker.score("fjord", DOCUMENTS), expected, atol=1e-5)
     assert reranker.scorer.budget.tokens <= 60
