@@ -13,9 +13,9 @@ from rerank.config import (
     OutputSettings,
     TrainingSettings,
 )
+from rerank.data.collections import open_collection
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.run_files import compare_files
-from rerank.utils.json_files import read_json_lines
 from rerank.utils.locks import make_once
 from rerank.utils.parameters import FilePath
 from rerank.utils.progress import log
@@ -64,12 +64,10 @@ def _make_runs(folder: Path) -> None:
     log.info(f"{time.time() - start:.0f} seconds")
 
 
-def _texts(collection: Path) -> list[str]:
+def _texts(folder: Path) -> list[str]:
     """The texts of the documents and of the queries."""
-    files = [collection / "corpus.jsonl", collection / "queries.jsonl"]
-    remedy = f"remove {collection} and run again"
-    rows = [row for file in files for row in read_json_lines(file, dict[str, str], remedy)]
-    return [f"{row.get('title', '')} {row['text']}" for row in rows]
+    collection = open_collection(str(folder))
+    return [*(document.text for document in collection.documents()), *collection.queries.values()]
 
 
 def demo_config(folder: Path, loss: str, seed: int = 0) -> Config:

@@ -14,7 +14,9 @@ from pathlib import Path
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json
 from rerank.utils.locks import LOCK, NEW, OLD, temporary_place
+from rerank.utils.progress import progress
 
+BLOCK = 2**24
 LARGE = 2**26  # bytes of a file whose hash is kept: a smaller one takes less than half a second
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 REFUSALS = FULL | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR}  # the user can help them
@@ -110,9 +112,12 @@ def short_hash_of(parts: Iterable[object]) -> str:
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
+    """SHA-256 of a file's bytes; a large file shows a progress bar."""
+    digest, blocks = hashlib.sha256(), -(-path.stat().st_size // BLOCK)
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        for block in progress(iter(lambda: file.read(BLOCK), b""), blocks, f"hashing {path.name}", show=blocks > 4):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def kept_hash(path: Path) -> str:
