@@ -36,6 +36,7 @@ class Cluster:
     def __init__(self) -> None:
         environment = {"RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
         environment["RAY_worker_niceness"] = "0"  # 15 by default, which gets no time on a busy machine
+        environment["GRPC_ENABLE_FORK_SUPPORT"] = "0"  # with it, what Ray forks for a client may crash in gRPC
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.ray_cluster"],
             cwd=ROOT,
