@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from accelerate import Accelerator
 
@@ -13,7 +12,7 @@ from rerank.data.trec import first_documents, read_run
 from rerank.jobs.rescore import rescore
 from rerank.jobs.train import check_training, train_folds
 from rerank.losses import LABELS
-from rerank.models.hub import encoder_folder, file_hashes
+from rerank.models.hub import CheckpointConfig, encoder_folder, file_hashes
 from rerank.runs.layout import ExperimentFolder
 from rerank.tasks.collection import expect_text
 from rerank.tasks.first_stage import first_stage_run
@@ -36,7 +35,7 @@ def distill(config: Config, teacher: str, fold: str = "all", teacher_template: s
     teacher has no trained head, or an input file is missing or malformed.
     """
     _check(config, teacher_template)
-    trained = read_json(encoder_folder(teacher) / "config.json", dict[str, Any], "choose another")
+    trained = read_json(encoder_folder(teacher) / "config.json", CheckpointConfig, "choose another")
     if trained.get("rerank", {}).get("collection") == config.collection.source:
         log.info(
             f"teacher {teacher}: was trained on this collection, on judgments of queries that other folds test; "

@@ -17,7 +17,7 @@ from rerank.data.splitting import OffsetTokenizer, equal_passages, open_offset_t
 from rerank.models.encoder import positions
 from rerank.models.encoder_inputs import packed, padded
 from rerank.models.gpu import FARTHEST, SMALL, Precision, choose_precision, usable_device
-from rerank.models.hub import bi_encoder_hash, encoder_folder, quiet_transformers
+from rerank.models.hub import CheckpointConfig, bi_encoder_hash, encoder_folder, quiet_transformers
 from rerank.models.packed_attention import IMPLEMENTATION, UnsupportedAttentionError, register_attention
 from rerank.models.packing import PROBE_LENGTHS, TOLERANCE, probe_passages, relative_difference
 from rerank.utils.errors import UserError
@@ -25,8 +25,7 @@ from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
 
 MODULES_FILE = "modules.json"
-TOKENS_AT_ONCE = 2**13
-"""Tokens of a forward pass, padding included: 32 passages of 256 tokens."""
+TOKENS_AT_ONCE = 2**13  # in a forward pass, padding included: 32 passages of 256 tokens
 
 TAKEN = {"input_ids", "attention_mask", "token_type_ids", "return_dict"}  # by a forward pass without padding
 
@@ -123,7 +122,7 @@ def stated_kinds(name: str) -> tuple[str, list[str]]:
     folder = encoder_folder(name)
     file, config = folder / "config_sentence_transformers.json", folder / "config.json"
     stated = read_json(file, dict[str, Any], EXPECTED).get("model_type") if file.is_file() else ""
-    return stated or "", read_json(config, dict[str, Any], EXPECTED).get("architectures") or []
+    return stated or "", read_json(config, CheckpointConfig, EXPECTED).get("architectures") or []
 
 
 def _expect_bi_encoder(name: str) -> None:

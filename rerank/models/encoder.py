@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from rerank.models.hub import encoder_folder, quiet_transformers
+from rerank.models.hub import CheckpointConfig, encoder_folder, quiet_transformers
 from rerank.utils.errors import UserError
+from rerank.utils.json_files import read_json
 
 
 def state_padding(config: Any, tokenizer: Any) -> None:
@@ -71,6 +72,7 @@ def load_encoder(name_or_folder: str) -> LoadedEncoder:
     import transformers
 
     folder = encoder_folder(name_or_folder)
+    read_json(folder / "config.json", CheckpointConfig, "download or save it again")
     config = _load(transformers.AutoConfig, folder, name_or_folder)
     own_head = _check_encoder(config, name_or_folder)
     tokenizer = _load(transformers.AutoTokenizer, folder, name_or_folder)

@@ -9,14 +9,12 @@ from torch import Tensor
 
 from rerank.batches.batch import Packed
 
-PADDED_SHARE = 0.75
-"""Of the tokens of a group's longest passage, every passage that is padded beside it has this share, or more."""
+PADDED_SHARE = 0.75  # of the tokens of a group's longest passage, that every passage padded beside it has, or more
 
 GPU_SHARE = 0.75
 """On a GPU, adjacent passages share a call of SDPA if the shortest has this share of the longest's tokens, or more."""
 
-CPU_SHARE = 1.0
-"""The same on a CPU: passages of equal length alone, as a call costs little there, and padding as much as tokens."""
+CPU_SHARE = 1.0  # on a CPU passages of equal length alone: a call costs little there, padding as much as tokens
 
 
 class Bucket(NamedTuple):

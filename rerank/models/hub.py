@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, TypedDict
 
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, short_hash
@@ -92,6 +93,13 @@ def _downloaded(name: str) -> Path:
     if missing := _missing(folder):
         raise UserError(f"encoder {name}: {constants.ENDPOINT} has it without {missing}; choose another")
     return folder
+
+
+class CheckpointConfig(TypedDict, total=False):
+    """What is read of a config.json; `rerank` is what `save_cross_encoder` records."""
+
+    architectures: list[str] | None
+    rerank: dict[str, Any]
 
 
 @contextlib.contextmanager

@@ -65,8 +65,7 @@ def _columns(query: np.ndarray, rotation: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 WORD = re.compile(r"\w+")
-MULTI_VECTOR = ("MultiVectorEncoder", "ColBERT")
-"""What sentence-transformers and PyLate write as the type of a model that is trained for late interaction."""
+MULTI_VECTOR = ("MultiVectorEncoder", "ColBERT")  # the types of such models that sentence-transformers and PyLate write
 
 
 @dataclass(frozen=True)

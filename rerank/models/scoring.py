@@ -44,10 +44,7 @@ def score_candidates(
     what: str = "scoring",
     show: bool = True,
 ) -> Run:
-    """The run of all candidates, in every process; each scores its own chunks, cut by the smallest of all budgets.
-
-    Raises UserError for a score that is not finite.
-    """
+    """The run of all candidates, in every process; each scores its own chunks, cut by the smallest of all budgets."""
     budget.agree(accelerator)
     chunks = chunk_by_length(pairs_of(candidates), builder, budget.tokens)
     own, show = chunks[accelerator.process_index :: accelerator.num_processes], show and accelerator.is_main_process

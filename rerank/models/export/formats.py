@@ -129,10 +129,7 @@ def _core() -> Any:
 
 
 class Format(NamedTuple):
-    """What writes a graph into a folder, from a module and an example of its inputs, and what opens it, on the CPU.
-
-    The bool is whether products are those of integers. Opening raises UserError if the package is missing.
-    """
+    """What writes a graph into a folder, from a module and example inputs, and what opens it; the bool is for int8."""
 
     write: Callable[[nn.Module, Rows, Path, bool], None]
     open_graph: Callable[[Path, bool], Graph]
