@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from rerank.cli.arguments import OF_CHECKPOINT, OF_RANKING, Model
 from rerank.cli.settings import with_settings
 from rerank.config import Config
-from rerank.data.queries import check_query
+from rerank.data.text_lines import check_query
 from rerank.data.types import Hit, Marked
 from rerank.utils.parameters import Whole, at_least
 from rerank.utils.progress import log

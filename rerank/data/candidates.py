@@ -92,8 +92,3 @@ def distinct_doc_ids(candidates: Mapping[str, Candidates]) -> Sequence[str]:
     if isinstance(candidates, CandidateLists) and isinstance(candidates.run, TrecArrays):
         return candidates.run.doc_ids_of(candidates.query_ids, candidates.depth)
     return sorted({doc_id for found in candidates.values() for doc_id in found.doc_ids})
-
-
-def without_relevant(candidates: Mapping[str, Candidates], query_ids: Iterable[str]) -> list[str]:
-    """Those of these queries that have no relevant candidate: training skips them, evaluation keeps them."""
-    return [query_id for query_id in query_ids if not any(candidates[query_id].labels)]

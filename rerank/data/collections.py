@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from rerank.data.folds import Judged
-from rerank.data.queries import read_queries
+from rerank.data.text_lines import read_queries
 from rerank.data.types import Document, Fold, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.plugins import load_plugins
@@ -113,11 +113,7 @@ def open_source(source: str) -> Source:
 
 @dataclass(frozen=True)
 class Collection:
-    """A source of queries, judgments and documents; see `Source` for the attributes.
-
-    `queries_file`, which `read_queries` reads, replaces the queries of the source, and `texts` its documents, as by
-    those of a Lucene index.
-    """
+    """A source whose queries `queries_file` replaces, and whose documents `texts`, such as those of a Lucene index."""
 
     origin: Source
     queries_file: str = ""
@@ -144,19 +140,12 @@ class Collection:
         return self.origin.judged.folds
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        return self.origin.judged.notes
-
-    @property
     def fingerprint(self) -> str:
         return self._documents.fingerprint
 
     @property
     def has_documents(self) -> bool:
         return self._documents.has_documents
-
-    def expect_judgments(self) -> None:
-        self.origin.expect_judgments()
 
     def count(self) -> int:
         return self._documents.count()

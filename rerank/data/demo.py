@@ -6,6 +6,7 @@ can learn from the queries of other towns. One document in ten is long and is ab
 token.
 """
 
+import itertools
 import json
 import random
 import re
@@ -63,18 +64,19 @@ ENDINGS = ("dun", "gor", "mo", "rik", "tha", "vik", "za", "ka")
 
 
 def make_collection(folder: Path, seed: int = 0) -> None:
-    """Writes a collection in BEIR's layout to `folder`, replacing its contents.
+    """Writes a collection in BEIR's layout to `folder`, replacing its contents; the same seed gives the same bytes.
 
     300 queries, one per town, and 20 documents per town, all judged: 2 are about the query's subject only (relevance
     2), 3 about it and one other (1), 9 about one or two others (0) and 6 about none (0). 2 of the 20, one of them
-    relevant, are long: 660 to 780 tokens, the first 512 or more of which are about no subject. The same seed writes the
-    same bytes. Raises UserError if the folder cannot be written.
+    relevant, are long. Raises UserError if the folder cannot be written.
     """
     rng = random.Random(seed)
     corpus: list[str] = []
     queries: list[str] = []
     judgments = ["query-id\tcorpus-id\tscore\n"]
-    towns = _town_names(rng)
+    # Names with different beginnings, so that Porter's stemmer does not conflate them.
+    starts = [first + second for first in SYLLABLES for second in SYLLABLES if first != second]
+    towns = [start + rng.choice(ENDINGS) for start in rng.sample(starts, TOWNS)]
     for number, town in enumerate(towns):
         query_id, subject = f"q{number + 1}", list(SUBJECTS)[number % len(SUBJECTS)]
         queries.append(json.dumps({"_id": query_id, "text": f"{town} {subject}"}) + "\n")
@@ -90,12 +92,6 @@ def make_collection(folder: Path, seed: int = 0) -> None:
             (tmp / name).write_text("".join(lines), encoding="utf-8")
 
 
-def _town_names(rng: random.Random) -> list[str]:
-    """Names with different beginnings, so that Porter's stemmer does not conflate them."""
-    starts = [first + second for first in SYLLABLES for second in SYLLABLES if first != second]
-    return [start + rng.choice(ENDINGS) for start in rng.sample(starts, TOWNS)]
-
-
 def _plan(subject: str, rng: random.Random) -> list[tuple[list[str], bool]]:
     """The subjects of each of a town's 20 documents, and whether it is long, in random order."""
     others = [other for other in SUBJECTS if other != subject]
@@ -109,19 +105,16 @@ def _plan(subject: str, rng: random.Random) -> list[tuple[list[str], bool]]:
 
 def _text(town: str, neighbour: str, subjects: list[str], is_long: bool, rng: random.Random) -> str:
     """Sentences about no subject and about the subjects: shuffled in a short document, in this order in a long one."""
-    vocabularies = [SUBJECTS[subject] for subject in subjects] or [NO_SUBJECT]
+    vocabularies = itertools.cycle([SUBJECTS[subject] for subject in subjects] or [NO_SUBJECT])
     sentences: list[str] = []
     if is_long:
-        tokens, number, end = 0, 0, rng.randint(*LONG_DOCUMENT)
+        tokens, end = 0, rng.randint(*LONG_DOCUMENT)
         while tokens < end:
-            if tokens <= EVIDENCE_AFTER:
-                sentences.append(_sentence(town, NO_SUBJECT, rng))
-            else:
-                sentences.append(_sentence(town, vocabularies[number % len(vocabularies)], rng))
-                number += 1
+            words = NO_SUBJECT if tokens <= EVIDENCE_AFTER else next(vocabularies)
+            sentences.append(_sentence(town, words, rng))
             tokens += len(split_words(sentences[-1]))
     else:
-        chosen = [vocabularies[number % len(vocabularies)] for number in range(4)] + [NO_SUBJECT] * rng.randint(1, 3)
+        chosen = [*itertools.islice(vocabularies, 4), *[NO_SUBJECT] * rng.randint(1, 3)]
         sentences = [_sentence(town, words, rng) for words in chosen]
         rng.shuffle(sentences)
         if rng.random() < 0.2:  # so that other towns' documents are among a query's candidates

@@ -14,14 +14,8 @@ from rerank.data.types import Document
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log, progress
 
-DOCUMENTS_AT_ONCE = 64
-"""Documents that are encoded together. A vector depends, by rounding, on those beside it, so the number is fixed."""
-WHAT = "vectors"
-COSINE, DOT = "cosine", "dot"
-"""The similarities of vectors, as sentence-transformers calls them."""
-
-Rows = slice | np.ndarray
-"""The rows of some passages' vectors."""
+DOCUMENTS_AT_ONCE = 64  # fixed: a vector depends, by rounding, on those that are encoded with it
+COSINE, DOT = "cosine", "dot"  # as sentence-transformers calls the similarities of vectors
 
 Encode = Callable[[Sequence[str]], tuple[np.ndarray, np.ndarray]]
 """Texts -> the vectors of their passages, (passages, dimensions) float32, and the passages of each text, int64."""
@@ -52,7 +46,7 @@ class EmbeddingStore:
             release(self.vectors)
         return np.sqrt(lengths, out=lengths)
 
-    def similarity(self, queries: np.ndarray, rows: Rows) -> np.ndarray:
+    def similarity(self, queries: np.ndarray, rows: slice | np.ndarray) -> np.ndarray:
         """(queries, passages) float32: the similarities of (queries, dimensions) float32 vectors and some passages."""
         scores: np.ndarray = queries @ self.vectors[rows].T
         if self.cosine:
@@ -61,7 +55,6 @@ class EmbeddingStore:
         return scores
 
     def vectors_of(self, number: int) -> np.ndarray:
-        """The vectors of document `number`, from 0: (passages, dimensions)."""
         return self.vectors[self.offsets[number] : self.offsets[number + 1]]
 
     def numbers(self, doc_ids: Iterable[str]) -> dict[str, int]:
@@ -100,7 +93,7 @@ def open_embeddings(
     def fill(writer: RaggedWriter) -> None:
         facts = writer.unfinished.facts
         facts.setdefault("empty", 0)
-        kept = read_ragged(earlier, WHAT, np.float32) if earlier else None
+        kept = read_ragged(earlier, "vectors", np.float32) if earlier else None
         unread = itertools.islice(documents(), writer.unfinished.done, None)
         left = progress(unread, count, "embedding", before=writer.unfinished.done)
         while chunk := list(itertools.islice(left, DOCUMENTS_AT_ONCE)):
@@ -117,7 +110,7 @@ def open_embeddings(
         if facts["empty"]:
             log.info(f"{facts['empty']} documents have no text, so the encoder cannot find them")
 
-    store = open_ragged(folder, WHAT, np.float32, fill)
+    store = open_ragged(folder, "vectors", np.float32, fill)
     return EmbeddingStore(_rows(store), store.offsets, store.ids, cosine)
 
 

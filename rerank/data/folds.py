@@ -4,6 +4,7 @@ import json
 import random
 from collections import ChainMap, Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,12 +15,9 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.json_files import check_shape, read_json
 
-FINAL = "final"
-"""The name of the fold that trains the model to deploy: on all judged queries, without test queries."""
-SPLIT = "split"
-"""The name of the only fold of a collection with a published split."""
-SHARE = 0.1
-"""The share of the queries that validate, if nothing else says which do."""
+FINAL = "final"  # the fold that trains the model to deploy: on all judged queries, without test queries
+SPLIT = "split"  # the only fold of a collection with a published split
+SHARE = 0.1  # of the queries validate, if nothing else says which do
 PARTS = {"test": "test", "valid": "validation", "train": "training"}
 """The parts of a split, each with its word. Of the parts that have a query, the first of these uses it."""
 
@@ -51,12 +49,11 @@ def official_folds(parts: Sequence[tuple[str, Iterable[str]]]) -> list[Fold]:
     """
     if len(parts) < 3:
         raise UserError(f"folds: expected at least 3 (one tests, one validates, the rest train), got {len(parts)}")
-    members = [(name, tuple(query_ids)) for name, query_ids in parts]
+    members = [tuple(query_ids) for _, query_ids in parts]
     folds = []
-    for i, (name, test) in enumerate(members):
-        valid = (i - 1) % len(members)
-        train = tuple(q for j, (_, queries) in enumerate(members) if j not in (i, valid) for q in queries)
-        folds.append(Fold(name, train, members[valid][1], test))
+    for i, (name, _) in enumerate(parts):
+        others = (queries for j, queries in enumerate(members) if j not in (i, (i - 1) % len(parts)))
+        folds.append(Fold(name, tuple(chain.from_iterable(others)), members[i - 1], members[i]))
     return folds
 
 
@@ -69,22 +66,20 @@ def merge_splits(parts: Mapping[str, Judgments], source: str, *notes: str) -> Ju
     with `source`, if too few queries are left to train on.
     """
     part_of: dict[str, str] = {}
-    lost: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for part in PARTS:
-        for query_id in parts.get(part, {}):
-            if query_id in part_of:
-                lost[part, part_of[query_id]] += 1
-            else:
-                part_of[query_id] = part
+        counts.update((part, part_of.setdefault(query_id, part)) for query_id in parts.get(part, {}))
     test, valid, train = (tuple(q for q in parts.get(part, {}) if part_of[q] == part) for part in PARTS)
     if not train:
         raise UserError(f"{source}: all its training queries validate or test too, so none is left to train on")
-    drawn = "" if valid else " of the training queries, drawn at random, as no others are published"
+    drawn = ""
     if not valid:
+        drawn = " of the training queries, drawn at random, as no others are published"
         train, valid = hold_out(train)
     shared = [
         f"{source}: {count} {PARTS[part]} queries are {PARTS[other]} queries too: used as these alone"
-        for (part, other), count in lost.items()
+        for (part, other), count in counts.items()
+        if part != other
     ]
     split = (
         f"{source}: published split: {len(train)} queries train, {len(valid)} validate{drawn}, {len(test)} test; it is "
@@ -112,10 +107,7 @@ def hold_out(query_ids: Iterable[str], seed: int = 0) -> tuple[tuple[str, ...], 
 
 
 def final_fold(query_ids: Iterable[str], seed: int = 0) -> Fold:
-    """The fold of the model to deploy, without test queries: these queries train, but for those that validate.
-
-    Raises UserError for too few queries.
-    """
+    """The fold of the model to deploy, without test queries: see `hold_out`."""
     return Fold(FINAL, *hold_out(query_ids, seed), ())
 
 
@@ -145,7 +137,7 @@ def select_folds(folds: Sequence[Fold], name: str) -> list[Fold]:
 
 
 def write_folds(path: str | Path, folds: Sequence[Fold]) -> None:
-    """Writes the folds as JSON, one object a fold, so that evaluation needs no collection."""
+    """Writes the folds as JSON, one object a line."""
     lines = ",\n".join(json.dumps(vars(fold), ensure_ascii=False) for fold in folds)
     with atomic_write(path) as tmp:
         tmp.write_text(f"[\n{lines}\n]\n", encoding="utf-8")

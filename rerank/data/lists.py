@@ -16,16 +16,13 @@ from rerank.utils.json_files import check_shape, shown
 LIST_LINE = '{"query_id" or "query": …, "doc_ids" or "documents": […], "labels": […]}'
 HIGHEST_GRADE = 30
 """The highest judgment: NDCG's gain, 2^label − 1, would soon leave the range of float32."""
-
 OF_TEXT = "text "
 """How the id of a text begins that has none of its own; ids of collections contain no white space."""
 
 Labels = Literal["judgments", "scores"]
 
 
-class ListLine(TypedDict, total=False):
-    """A line of a file: see LIST_LINE."""
-
+class ListLine(TypedDict, total=False):  # see LIST_LINE
     query_id: str
     query: str
     doc_ids: list[str]
@@ -57,10 +54,7 @@ class TrainingLists:
         return {query_id: own[query_id] if query_id in own else queries[query_id] for query_id in ids}
 
     def texts(self) -> Iterator[str]:
-        """The documents that the file gives by text, each once, in the order of their ids; reads the file again.
-
-        Raises UserError if the file has changed.
-        """
+        """The documents given by text, each once, in the order of their ids; UserError if the file has changed."""
         if not self.path.is_file() or file_hash(self.path) != self.sha256:
             raise UserError(f"{self.path}: has changed since it was read; run the same command again")
         seen = set()
@@ -72,17 +66,12 @@ class TrainingLists:
 
 
 def read_training_lists(path: Path, queries: Mapping[str, str], labels: Labels) -> TrainingLists:
-    """Reads a file of training lists: a JSON object a line.
+    """Reads a file of training lists: a JSON object a line, as LIST_LINE.
 
-    Args:
-        path: the file. A line has the query by `query_id` or by `query`, its text; the documents by `doc_ids` or by
-            `documents`, their texts; and `labels`, a number for each. It may have other keys; empty lines do not count.
-        queries: query_id to text, of the collection.
-        labels: what the labels are: judgments from 0 to HIGHEST_GRADE, or a teacher's scores, any finite float32.
-
-    Raises:
-        UserError: the file cannot be read or has no list; with file and line, a line is malformed, has less than two
-            documents or one twice, labels out of range, or a query that the collection does not have.
+    A line has the query by id or by text, the documents by ids or by texts, and a number for each document: a judgment
+    from 0 to HIGHEST_GRADE, or a teacher's score, any finite float32. It may have other keys; empty lines do not count.
+    `queries` are the collection's, query_id to text. Raises UserError if the file cannot be read or has no list; with
+    file and line for a malformed line, less than two documents or one twice, labels out of range, or an unknown query.
     """
     sha256 = file_hash(path) if path.is_file() else ""  # before reading, so that a change is noticed by `texts`
     lists, by_text = list[Candidates](), dict[str, str]()

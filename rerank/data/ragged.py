@@ -19,24 +19,14 @@ import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
 from rerank.data.arrow import Texts, from_numpy
+from rerank.utils import integrity
 from rerank.utils.errors import UserError
-from rerank.utils.integrity import (
-    STATE,
-    Facts,
-    Record,
-    RecordedFile,
-    Unfinished,
-    changes_since_record,
-    resumable,
-    write_record,
-)
 from rerank.utils.locks import make_once
 
 ITEMS_AT_ONCE = 2**20
 VALUES, OFFSETS, NUMBERS = "values.bin", "offsets.npy", "numbers.npy"
 IDS, ID_OFFSETS, ID_HASHES, ID_ROWS = "ids.bin", "id_offsets.npy", "id_hashes.npy", "id_rows.npy"
-SIZES = "sizes.bin"
-"""Three int64 of each document: its values, the bytes of its id, its number. Removed when the store is whole."""
+SIZES = "sizes.bin"  # int64 of each document: its values, the bytes of its id, its number; removed at the end
 
 
 def map_bytes(path: Path, kind: Any) -> np.ndarray:
@@ -46,13 +36,9 @@ def map_bytes(path: Path, kind: Any) -> np.ndarray:
     return np.asarray(np.memmap(path, dtype=kind, mode="r"))
 
 
-def write_array(path: Path, array: np.ndarray) -> Facts:
-    """Writes a .npy file, a part at a time, and returns its size and hash.
-
-    numpy.save and tofile leave the last bytes of a file to the C library, and do not notice if a full disk refuses
-    them.
-    """
-    with RecordedFile(path) as file:
+def write_array(path: Path, array: np.ndarray) -> integrity.Facts:
+    """Writes a .npy file, a part at a time, and returns its size and hash."""
+    with integrity.RecordedFile(path) as file:  # numpy.save does not notice if a full disk refuses the last bytes
         np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
     return file.facts()
 
@@ -103,7 +89,6 @@ class IdTable(Mapping[str, int]):
         return iter(Texts(self.ids))
 
     def id_of(self, row: int) -> str:
-        """The id of a row."""
         return str(self.ids[row])
 
     def ids_of(self, rows: np.ndarray) -> list[str]:
@@ -144,7 +129,7 @@ class Ragged(NamedTuple):
 class RaggedWriter:
     """Appends documents to a store; `unfinished` counts those that are finished, by an interrupted command too."""
 
-    unfinished: Unfinished
+    unfinished: integrity.Unfinished
     kind: Any
 
     def add(self, doc_id: str, values: np.ndarray | Sequence[int], number: int = 0) -> None:
@@ -156,17 +141,11 @@ class RaggedWriter:
 
 
 def open_ragged(folder: Path, what: str, kind: Any, fill: Callable[[RaggedWriter], None]) -> Ragged:
-    """Opens the store in `folder`, and makes it first if it does not exist.
+    """Opens the store in `folder`, whose name identifies its content, and makes it first if it does not exist.
 
-    Args:
-        folder: its name identifies the documents and what makes their values.
-        what: what the values are, for messages and for the name of the lock.
-        kind: the type of the values.
-        fill: adds the documents behind the first `writer.unfinished.done`, and counts them there.
-
-    Raises:
-        UserError: the store is damaged, or the disk is full, after which the same call goes on where this one was.
-        RepeatedIdError: an id occurs twice.
+    The values are called `what` and are of the type `kind`. `fill` adds the documents behind the first
+    `writer.unfinished.done`, and counts them there. Raises RepeatedIdError for an id that occurs twice, and UserError
+    if the store is damaged, or the disk is full, after which the same call goes on where this one was.
     """
     make_once(folder, what, lambda: _write(folder, kind, fill))
     return read_ragged(folder, what, kind)
@@ -174,7 +153,7 @@ def open_ragged(folder: Path, what: str, kind: Any, fill: Callable[[RaggedWriter
 
 def read_ragged(folder: Path, what: str, kind: Any) -> Ragged:
     """Opens an existing store; raises UserError if a file is missing or differs from its record."""
-    if changed := changes_since_record(folder):
+    if changed := integrity.changes_since_record(folder):
         raise UserError(f"{folder}: the {what} cannot be read ({'; '.join(changed)}); remove the folder and run again")
     offsets, numbers, id_offsets, hashes, rows = (
         np.asarray(np.load(folder / name, mmap_mode="r")) for name in (OFFSETS, NUMBERS, ID_OFFSETS, ID_HASHES, ID_ROWS)
@@ -184,17 +163,17 @@ def read_ragged(folder: Path, what: str, kind: Any) -> Ragged:
 
 
 def _write(folder: Path, kind: Any, fill: Callable[[RaggedWriter], None]) -> None:
-    with resumable(folder, (VALUES, IDS, SIZES), folder.name) as unfinished:
+    with integrity.resumable(folder, (VALUES, IDS, SIZES), folder.name) as unfinished:
         fill(RaggedWriter(unfinished, kind))
         unfinished.save()
         record = {name: unfinished.files[name].facts() for name in (VALUES, IDS)}
-        write_record(unfinished.folder, record | _write_arrays(unfinished.folder))
+        integrity.write_record(unfinished.folder, record | _write_arrays(unfinished.folder))
     os.replace(unfinished.folder, folder)
-    (folder / STATE).unlink()
+    (folder / integrity.STATE).unlink()
     (folder / SIZES).unlink()
 
 
-def _write_arrays(folder: Path) -> Record:
+def _write_arrays(folder: Path) -> integrity.Record:
     sizes = map_bytes(folder / SIZES, np.int64).reshape(-1, 3)
     offsets, id_offsets = np.zeros((2, len(sizes) + 1), np.int64)
     np.cumsum(sizes[:, 0], out=offsets[1:])

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-OffsetTokenizer = Any
-"""A `tokenizers.Tokenizer`, which neither cuts nor pads a text."""
+OffsetTokenizer = Any  # a tokenizers.Tokenizer, which neither cuts nor pads a text
 
 
 def count_passages(length: Any, limit: Any) -> Any:

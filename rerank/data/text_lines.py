@@ -1,4 +1,4 @@
-"""Text files, gzipped or not, read a part at a time: blocks of lines, lines, and lines with a JSON object each."""
+"""Text files, gzipped or not, read a part at a time: blocks of lines, lines, JSON objects and queries."""
 
 import codecs
 import contextlib
@@ -6,17 +6,15 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json, shown
 
-BLOCK = 2**18
-"""Bytes of text that are read at a time."""
-LONGEST_ROW = 2**20
-"""Bytes of a row of a table, such as a run: ids have 32,766 bytes at most."""
-LONGEST_ID = 32766
-"""Bytes of the longest term of a Lucene index."""
+BLOCK = 2**18  # bytes of text that are read at a time
+LONGEST_ROW = 2**20  # bytes of a row of a table, such as a run
+QUERIES = 'lines of a query\'s id, a tab and its text, or of {"_id": …, "text": …}'
+LONGEST_ID = 32766  # bytes of the longest term of a Lucene index
 
 
 @contextlib.contextmanager
@@ -49,7 +47,7 @@ def read_blocks(
                 number += block.count(b"\n")
             rest = block[cut:]
             if len(rest) > longest:
-                fail_line(path, number, expected, f"a line of more than {longest:,} bytes")
+                raise UserError(f"{path}:{number}: expected {expected}, got a line of more than {longest:,} bytes")
     if rest:
         yield rest
 
@@ -69,10 +67,7 @@ def read_lines(path: str | Path, expected: str) -> Iterator[tuple[str, int, byte
 
 
 def read_objects(path: str | Path, expected: str) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """As `read_lines`, with the JSON object of each line; `expected` is what a line should hold.
-
-    Raises UserError with file and line for a line that is no object, too.
-    """
+    """As `read_lines`, with the JSON object of each line, in place of its bytes."""
     for place, offset, line in read_lines(path, expected):
         yield place, offset, parse_object(line, place, expected)
 
@@ -98,10 +93,7 @@ def text_under(record: dict[str, Any], key: str, place: str) -> str:
 
 
 def check_id(name: str, where: str, what: str) -> None:
-    """Raises UserError for an id that no run file or no Lucene index can hold: empty, with white space, or too long.
-
-    The message begins with `where`, a file and a line, and names the id by `what`.
-    """
+    """Raises UserError, led by `where`, for an id, called `what`, that no run file or no Lucene index can hold."""
     if name.split() != [name] or "\0" in name:
         raise UserError(f"{where}: {what} {shown(name)} is empty or has white space or a NUL, so no run can hold it")
     if len(name.encode()) > LONGEST_ID:
@@ -113,6 +105,42 @@ def size_of(path: str | Path) -> int:
     return Path(path).stat().st_size if Path(path).is_file() else 0
 
 
-def fail_line(path: str | Path, number: int, expected: str, got: str) -> NoReturn:
-    """Raises UserError for a line of a file."""
-    raise UserError(f"{path}:{number}: expected {expected}, got {got}")
+def read_queries(path: str | Path, id_key: str = "_id", text_key: str = "text") -> dict[str, str]:
+    """Reads query_id to text from a file, gzipped or not, in the file's order.
+
+    A file whose first character is { has JSON objects with these keys, one a line, as BEIR's queries.jsonl; any other
+    has an id, a tab and a text in each line. Empty lines are skipped. Raises UserError with file and line for a line
+    that is malformed, an id that is empty, has white space or occurs twice; and for a file that is missing, damaged or
+    without queries.
+    """
+    queries: dict[str, str] = {}
+    is_json = None
+    for place, _, line in read_lines(path, QUERIES):
+        is_json = line.lstrip().startswith(b"{") if is_json is None else is_json
+        if is_json:
+            record = parse_object(line, place, "a JSON object on one line")
+            query_id, text = (text_under(record, key, place) for key in (id_key, text_key))
+        else:
+            try:
+                query_id, tab, text = line.decode().removesuffix("\n").removesuffix("\r").partition("\t")
+            except UnicodeDecodeError as error:
+                raise UserError(f"{place}: expected UTF-8 ({error})") from error
+            if not tab:
+                raise UserError(f"{place}: expected a query's id, a tab and its text, got {query_id[:60]!r}")
+        check_id(query_id, place, "the query id")
+        if query_id in queries:
+            raise UserError(f"{place}: the query {query_id} occurs a second time; expected each id once")
+        queries[query_id] = text
+    if not queries:
+        raise UserError(f"{path}: has no query; expected {QUERIES}")
+    return queries
+
+
+def check_query(query: str) -> None:
+    """Raises UserError for a query without text, and for one that is not Unicode."""
+    if not query.strip():
+        raise UserError("query: is empty; expected a text to search for")
+    try:
+        query.encode()
+    except UnicodeEncodeError:
+        raise UserError("query: is not Unicode text; expected UTF-8") from None

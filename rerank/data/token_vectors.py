@@ -21,10 +21,8 @@ from rerank.utils.progress import progress
 
 FILE = "codes.sqlite"
 TABLE = "CREATE TABLE IF NOT EXISTS codes (text BLOB PRIMARY KEY, codes BLOB NOT NULL, hash BLOB NOT NULL)"
-TEXTS_AT_ONCE = 64
-"""Texts that are encoded before they are written: what a kill loses."""
-MOST_SECONDS = 600
-"""The wait for another process that writes."""
+TEXTS_AT_ONCE = 64  # encoded before they are written: what a kill loses
+MOST_SECONDS = 600  # the wait for another process that writes
 
 Encode = Callable[[str], np.ndarray]
 """A text -> the codes of its token vectors, (vectors, width) uint8, which depend on no other text."""

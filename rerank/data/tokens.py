@@ -15,11 +15,9 @@ from rerank.utils.files import short_hash_of
 from rerank.utils.parallel import prefetch
 from rerank.utils.progress import progress
 
-TEXTS_PER_CHUNK = 2048
-"""Texts that the tokenizer's threads share; with 256 they wait for each other."""
+TEXTS_PER_CHUNK = 2048  # that the tokenizer's threads share; with 256 they wait for each other
 CHARACTERS_PER_CHUNK = 2**20
-BYTES_KEPT = 2**26
-"""The memory of a larger store is freed when its tokens were read; else they would fill the memory."""
+BYTES_KEPT = 2**26  # the memory of a larger store is freed when its tokens were read
 
 
 @dataclass(frozen=True)
@@ -135,6 +133,5 @@ def tokenise_each(texts: Iterable[str], tokenizer: Any) -> Iterator[list[int]]:
 
 def tokenise(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
     """Token ids of each text, without special tokens and without truncation."""
-    whole = {"add_special_tokens": False, "truncation": False, "padding": False}
-    ids: list[list[int]] = tokenizer(list(texts), **whole, verbose=False, return_attention_mask=False)["input_ids"]
-    return ids
+    whole = {"add_special_tokens": False, "truncation": False, "padding": False, "return_attention_mask": False}
+    return list(tokenizer(list(texts), **whole, verbose=False)["input_ids"])

@@ -118,7 +118,6 @@ def read_qrels_arrays(path: str | Path) -> TrecArrays[int]:
 
 
 def _wanted(table: pa.Table, query_ids: Container[str]) -> pa.Table:
-    """The lines of these queries."""
     names = table["query"].chunk(0).dictionary.to_pylist()
     wanted = np.array([name in query_ids for name in names], bool)
     return table.take(from_numpy(np.flatnonzero(wanted[to_numpy(table["query"])])))

@@ -9,17 +9,15 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import csv
 
-from rerank.data.arrow import to_numpy
-from rerank.data.text_lines import BLOCK, fail_line, read_blocks, size_of
+from rerank.data.arrow import BLANKS, read_columns, to_numpy
+from rerank.data.text_lines import BLOCK, read_blocks, size_of
 from rerank.data.types import FLOAT32_MAX
 from rerank.utils.errors import UserError
 from rerank.utils.progress import progress
 
-MANY = 256
-"""Blocks whose reading shows a progress bar."""
-BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")
+MANY = 256  # blocks whose reading shows a progress bar
+TEXT = pa.dictionary(pa.int32(), pa.string())
 
 
 class Form(NamedTuple):
@@ -70,7 +68,8 @@ def fail_repeated(path: str | Path, form: Form, query_id: str, doc_id: str) -> N
             found.append((number, columns[form.value].decode()))
     (_, first), *others = found
     number, value = next((other for other in others if other[1] != first), others[0])
-    fail_line(path, number, f"one line of document {doc_id} for query {query_id}", f"{first} and {value}")
+    once = f"one line of document {doc_id} for query {query_id}"
+    raise UserError(f"{path}:{number}: expected {once}, got {first} and {value}")
 
 
 def _form_of_qrels(block: bytes) -> Form:
@@ -105,7 +104,7 @@ def _other_lines(path: str | Path, form: Form, block: bytes, number: int) -> pa.
     if table is None and lines:  # some lines are valid together if each of them is
         first = bisect_left(range(1, len(lines)), True, key=lambda n: _parse(b"\n".join(lines[:n]), form) is None)
         got = repr(lines[first].decode(errors="backslashreplace")[:200])
-        fail_line(path, numbers[first], f"`{form.line}` with {form.expected}", got)
+        raise UserError(f"{path}:{numbers[first]}: expected `{form.line}` with {form.expected}, got {got}")
     return table
 
 
@@ -116,20 +115,8 @@ def _parse(text: bytes, form: Form) -> pa.Table | None:
     names = [str(place) for place in range(len(form.line.split()))]
     query, document, value = names[0], names[form.document], names[form.value]
     try:
-        table = csv.read_csv(
-            pa.py_buffer(BOM_UTF8 + text),  # pyarrow skips one BOM, which may be a part of a query id
-            csv.ReadOptions(use_threads=False, column_names=names, block_size=len(text) + 4),
-            csv.ParseOptions(delimiter=" ", quote_char=False, double_quote=False, ignore_empty_lines=False),
-            csv.ConvertOptions(
-                column_types={
-                    query: pa.dictionary(pa.int32(), pa.string()),
-                    document: pa.large_string(),
-                    value: form.kind,
-                },
-                include_columns=[query, document, value],
-                null_values=[],
-            ),
-        )
+        # pyarrow skips one BOM, which may be a part of a query id.
+        table = read_columns(BOM_UTF8 + text, " ", names, {query: TEXT, document: pa.large_string(), value: form.kind})
     except pa.ArrowInvalid:
         return None
     if form is RUN and not (np.abs(to_numpy(table[value])) <= FLOAT32_MAX).all():

@@ -89,10 +89,6 @@ class Candidates:
     labels: tuple[float, ...]
     first_scores: tuple[float, ...] = ()
 
-    def __post_init__(self) -> None:
-        if len(self.doc_ids) != len(self.labels):
-            raise ValueError(f"query {self.query_id}: {len(self.doc_ids)} documents but {len(self.labels)} labels")
-
 
 @dataclass(frozen=True)
 class Fold:
@@ -104,7 +100,6 @@ class Fold:
     test: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        parts = [*self.train, *self.valid, *self.test]
-        if len(set(parts)) != len(parts):
-            twice = sorted(query_id for query_id, count in Counter(parts).items() if count > 1)
+        counts = Counter([*self.train, *self.valid, *self.test])
+        if twice := sorted(query_id for query_id, count in counts.items() if count > 1):
             raise ValueError(f"fold {self.name}: queries {', '.join(twice[:5])} are in more than one part")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank.data.queries import check_query
+from rerank.data.text_lines import check_query
 from rerank.data.trec import ranked
 from rerank.data.types import Hit, Marked, Run
 from rerank.retrieval.words import find_words, snippet

@@ -4,7 +4,7 @@ import itertools
 from pathlib import Path
 
 from rerank.config import Config
-from rerank.data.queries import read_queries
+from rerank.data.text_lines import read_queries
 from rerank.data.trec import lines_of_query
 from rerank.pipelines.open import load_beside
 from rerank.runs.manifest import manifest_of, tag_of, write_manifest

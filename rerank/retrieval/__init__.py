@@ -1,4 +1,1 @@
-"""Retrieval: BM25 by Pyserini and Lucene, exact search among vectors, snippets.
-
-Knows nothing of experiments or models; Java starts, and Pyserini is imported, when an index is first needed.
-"""
+"""Retrieval: BM25 by Lucene, search among vectors, snippets. Java starts when an index is first needed."""

@@ -70,10 +70,7 @@ class Searcher:
     def search_each(
         self, queries: Mapping[str, str], depth: int, threads: int | None = None, before: int = 0
     ) -> Generator[tuple[str, dict[str, float]]]:
-        """As `search`, query by query, in the order of `queries`, so that their results need not be in memory together.
-
-        {} is the result of a query without one. The first `before` queries are left out.
-        """
+        """As `search`, query by query in their order, without the first `before`; {} for one without a result."""
         with reading(self.index):
             array = java_class("java.util.Arrays")
             left = iter(progress(itertools.islice(queries.items(), before, None), len(queries), "BM25", before=before))

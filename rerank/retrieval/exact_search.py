@@ -12,16 +12,12 @@ from rerank.data.trec import ranked
 from rerank.utils.progress import progress
 
 QUERIES_AT_ONCE = 512
-"""Queries of a block."""
 SCORES_AT_ONCE = 2**23
 """Scores of a block, about, 32 MB: 16,384 passages for 512 queries, and 8 million for one."""
 
 
 def search_exactly(
-    queries: Mapping[str, np.ndarray],
-    documents: EmbeddingStore,
-    depth: int,
-    scores_at_once: int = SCORES_AT_ONCE,
+    queries: Mapping[str, np.ndarray], documents: EmbeddingStore, depth: int
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """Each query and its best `depth` documents, best first: those of THE order of `rerank.data.trec.ranked`.
 
@@ -32,7 +28,7 @@ def search_exactly(
     while some := list(islice(left, QUERIES_AT_ONCE)):
         vectors = np.stack([vector for _, vector in some]).astype(np.float32, copy=False)
         best = [(np.zeros(0, np.float32), np.zeros(0, np.int64)) for _ in some]
-        blocks = list(pairwise(_block_bounds(documents.offsets, max(1, scores_at_once // len(some)))))
+        blocks = list(pairwise(_block_bounds(documents.offsets, max(1, SCORES_AT_ONCE // len(some)))))
         for begin, end in blocks:
             offsets = documents.offsets[begin : end + 1]
             scores = documents.similarity(vectors, slice(offsets[0], offsets[-1]))

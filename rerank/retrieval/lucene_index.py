@@ -1,4 +1,4 @@
-"""Lucene indexes: built from a collection's documents, downloaded by Pyserini, or in any folder."""
+"""Lucene indexes: built from a collection's documents, downloaded by Pyserini, or in any folder; the texts in them."""
 
 import contextlib
 import difflib
@@ -6,18 +6,21 @@ import functools
 import io
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection
+from rerank.data.formats.irds import IrDataset
 from rerank.data.types import Document
 from rerank.retrieval.java import java_class, java_error_in_one_line, start
 from rerank.retrieval.words import open_analyzer
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.integrity import changes_since_record, write_record
+from rerank.utils.json_files import parse_json
 from rerank.utils.locks import make_once
 from rerank.utils.parallel import count_cores
 from rerank.utils.progress import log, progress
@@ -28,6 +31,7 @@ DOCUMENTS_AT_ONCE = 100
 """Documents that Java gets at a time: with 1,000 its heap grows by 200 MB, and indexing is not faster."""
 SEARCHER = "io.anserini.search.SimpleSearcher"
 """Anserini's class."""
+ANOTHER = "take another index, or give the collection's own copy"
 REMEDY = "if rerank or Pyserini made it, remove the folder and run again; otherwise take another index"
 
 
@@ -47,11 +51,8 @@ def choose_index(
     if setting == "own":
         stems = "" if language == ENGLISH else f"-{language}"
         folder = cache / f"{collection.name}{stems}-{short_hash(collection.fingerprint)}"
-
-        def build() -> None:
-            build_index(collection.documents(), folder, threads, collection.count(), language)
-
-        make_once(folder, "index", build)
+        documents, count = collection.documents, collection.count
+        make_once(folder, "index", lambda: build_index(documents(), folder, threads, count(), language))
         if changed := changes_since_record(folder):
             raise UserError(f"index {folder}: damaged ({'; '.join(changed[:3])}); remove the folder to build it again")
         return folder
@@ -160,3 +161,60 @@ def count_documents(index: Path) -> int:
     """The number of documents of a Lucene index."""
     with open_searcher(index) as searcher:
         return int(searcher.get_total_num_docs())
+
+
+class StoredDocument(TypedDict):  # by Anserini's JsonCollection
+    contents: str
+
+
+@dataclass(frozen=True)
+class IndexedTexts:
+    """The documents of a collection, named by its source, as a Lucene index stores them; see `Documents`.
+
+    For Robust04 the texts are those that ir_datasets gives, except for the titles of FBIS (see `IrDataset.parse_sgml`).
+    Raises UserError if the index does not store the texts.
+    """
+
+    source: str
+    index: Path
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        return index_identity(self.index)
+
+    @property
+    def has_documents(self) -> bool:
+        return True
+
+    def count(self) -> int:
+        return count_documents(self.index)
+
+    def documents(self) -> Iterator[Document]:
+        with open_searcher(self.index) as searcher:
+            for number in range(int(searcher.get_total_num_docs())):
+                document = searcher.doc(number)
+                yield self._parse(str(document.get("id")), document.get("raw"))
+
+    def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
+        with open_searcher(self.index) as searcher:
+            for doc_id in doc_ids:
+                document = searcher.doc(doc_id)
+                if document is None:
+                    raise UserError(f"index {self.index}: has no document {doc_id}; {ANOTHER}")
+                yield self._parse(doc_id, document.get("raw"))
+
+    def _parse(self, doc_id: str, raw: str | None) -> Document:
+        """The document of what the index stores: JSON, or the SGML that Anserini's TrecCollection keeps."""
+        if raw is None:
+            raise UserError(f"index {self.index}: does not store the text of document {doc_id}; {ANOTHER}")
+        if not raw.lstrip().startswith("{") and IrDataset.matches(self.source):
+            return IrDataset(self.source).parse_sgml(doc_id, raw)
+        try:
+            return Document(doc_id, "", parse_json(raw.encode(), StoredDocument)["contents"])
+        except ValueError as error:
+            raise UserError(f"document {doc_id}: the index stores {raw[:40]!r}..., expected JSON: {error}") from None
+
+
+def with_indexed_texts(collection: Collection, index: Path) -> Collection:
+    """The collection with the documents of a Lucene index; raises UserError if `index` is none."""
+    return replace(collection, texts=IndexedTexts(collection.source, check_index(index)))

@@ -8,7 +8,6 @@ centres are the most similar to the query: as many as find enough of what exact 
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,6 @@ SECONDS_BETWEEN_SAVES = 60.0
 TOP, ENOUGH = 100, 0.99
 """The share of the exact `TOP` vectors that a search must find, as a mean over queries."""
 
-
 VectorIndex = Any
 """faiss' index of lists, memory-mapped."""
 
@@ -54,11 +52,6 @@ def search_index(
 def index_folder(vectors: Path) -> Path:
     """Where the index of a store of vectors is: beside it."""
     return vectors.with_name(f"{vectors.name}-lists")
-
-
-def can_index() -> bool:
-    """Whether faiss is installed."""
-    return find_spec("faiss") is not None
 
 
 def open_index(folder: Path, documents: EmbeddingStore, queries: Callable[[], np.ndarray]) -> VectorIndex:

@@ -8,7 +8,7 @@ import bisect
 import functools
 import itertools
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -30,6 +30,10 @@ class Word(NamedTuple):
     term: str
     begin: int
     end: int
+
+
+_kept: defaultdict[str, dict[str, list[Word]]] = defaultdict(dict)
+"""language -> a part of a text without white space that was met -> its words, with places in the part."""
 
 
 @functools.cache
@@ -56,7 +60,7 @@ def find_words(text: str, language: str = ENGLISH) -> list[Word]:
     """
     if language in SPLIT_BY_CONTEXT:
         return _analysed(text, language)
-    kept = _kept_words(language)
+    kept = _kept[language]
     parts = [(found.start(), found[0]) for found in re.finditer(r"\S+", text)]
     known = {part: words for _, part in parts if (words := kept.get(part)) is not None}
     if missing := list(dict.fromkeys(part for _, part in parts if part not in known)):
@@ -70,12 +74,6 @@ def find_words(text: str, language: str = ENGLISH) -> list[Word]:
         known |= new
         kept |= new
     return [Word(term, at + begin, at + end) for at, part in parts for term, begin, end in known[part]]
-
-
-@functools.cache
-def _kept_words(language: str) -> dict[str, list[Word]]:
-    """A part of a text without white space -> its words, with places in the part, of the parts that were met."""
-    return {}
 
 
 def _analysed(text: str, language: str) -> list[Word]:
@@ -148,24 +146,17 @@ def _best_window(words: Sequence[Word], terms: Collection[str], length: int) -> 
     Of several parts it is the first, moved so that the words have as much text before as after. Without any of the
     terms it is the beginning.
     """
-    inside: Counter[str] = Counter()
-    windows, first, value = [], 0, (0, 0)
-    for last, word in enumerate(words):
-        changed = word.term in terms
-        if changed:
-            inside[word.term] += 1
-        while first < last and word.end - words[first].begin > length:
-            if words[first].term in terms:
-                inside -= Counter([words[first].term])
-                changed = True
-            first += 1
-        if changed:
-            value = len(inside), inside.total()
-        windows.append((value, first, last))
-    best = max(value for value, _, _ in windows)
-    runs = ((value, list(run)) for value, run in itertools.groupby(windows, key=lambda window: window[0]))
-    run = next(run for value, run in runs if value == best)
-    if best == (0, 0):
-        run = [window for window in run if window[1] == 0][-1:]
-    _, first, last = run[len(run) // 2]
-    return first, last
+    found = [word.term for word in words if word.term in terms]
+    before = list(itertools.accumulate((word.term in terms for word in words), initial=0))
+    begins = [word.begin for word in words]
+    windows = [(min(last, bisect.bisect_left(begins, word.end - length)), last) for last, word in enumerate(words)]
+    if not found:
+        return [window for window in windows if window[0] == 0][-1]
+
+    @functools.cache
+    def value(begin: int, end: int) -> tuple[int, int]:
+        return len(set(found[begin:end])), end - begin
+
+    runs = itertools.groupby(windows, key=lambda window: value(before[window[0]], before[window[1] + 1]))
+    _, run = max(((key, list(run)) for key, run in runs), key=lambda pair: pair[0])
+    return run[len(run) // 2]

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,7 +16,7 @@ from rerank.data.collections import Collection
 from rerank.data.embeddings import EmbeddingStore
 from rerank.data.types import Run
 from rerank.retrieval.exact_search import search_exactly
-from rerank.retrieval.vector_index import VectorIndex, can_index, index_folder, open_index, search_index
+from rerank.retrieval.vector_index import VectorIndex, index_folder, open_index, search_index
 from rerank.retrieval.words import find_words
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.collection import open_settings
@@ -191,7 +192,7 @@ class World:
         documents = self.vectors(name)
         if len(documents) < INDEXED_FROM:
             return None
-        if not can_index():
+        if not find_spec("faiss"):
             install = "pip install 'ir-rerank[index]'"
             log.info(f"{len(documents):,} documents: faiss would find vectors sooner: {install}")
             return None

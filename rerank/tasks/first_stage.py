@@ -10,9 +10,8 @@ from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, queries_to_search, queries_to_train
 from rerank.data.folds import FINAL
 from rerank.retrieval.bm25 import Searcher, write_bm25
-from rerank.retrieval.indexed_texts import with_indexed_texts
 from rerank.retrieval.java import java_version
-from rerank.retrieval.lucene_index import choose_index
+from rerank.retrieval.lucene_index import choose_index, with_indexed_texts
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.collection import (
     expect_same_folds,
@@ -41,12 +40,12 @@ def open_checked(config: Config, fold_name: str = "all", judged: bool = False) -
     expect_text(config.collection.source)
     collection = open_settings(config.collection)
     if judged:
-        collection.expect_judgments()
+        collection.origin.expect_judgments()
         queries_to_train(collection)  # before its folds: a file of queries may lack some
     names = fold_names_of(config, collection)
     if fold_name not in (*names, "all", FINAL):
         raise UserError(f"fold {fold_name}: no such fold; expected {', '.join(names)}, all or {FINAL}")
-    for note in collection.notes:
+    for note in collection.origin.judged.notes:
         log.info(note)
     if collection.qrels:  # before the first stage is retrieved, which would be for other queries
         expect_same_folds(config, collection)

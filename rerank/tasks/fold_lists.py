@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rerank.data.candidates import ListsOf, without_relevant
+from rerank.data.candidates import ListsOf
 from rerank.data.collections import Collection
 from rerank.data.folds import FINAL
 from rerank.data.lists import OF_TEXT, TrainingLists
@@ -34,7 +34,7 @@ def measured_candidates(
 
 def trainable_candidates(fold: Fold, candidates: Mapping[str, Candidates], show: bool = True) -> Sequence[Candidates]:
     """The candidates of the training queries that have a relevant one; raises UserError if none has."""
-    skipped = set(without_relevant(candidates, fold.train))
+    skipped = {query_id for query_id in fold.train if not any(candidates[query_id].labels)}
     of = f"{len(fold.train)} training queries"
     if len(skipped) == len(fold.train):
         raise UserError(f"fold {fold.name}: none of its {of} has a relevant candidate: nothing to learn")

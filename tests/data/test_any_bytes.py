@@ -11,7 +11,7 @@ from rerank.data.collections import open_collection
 from rerank.data.folds import read_folds
 from rerank.data.letor.store import open_store
 from rerank.data.lists import read_training_lists
-from rerank.data.queries import read_queries
+from rerank.data.text_lines import read_queries
 from rerank.data.trec import read_qrels, read_run
 from tests.support.any_bytes import bounded, damaged, damaged_json, value_or_error
 

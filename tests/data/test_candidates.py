@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from rerank.data.candidates import ListsOf, distinct_doc_ids, select_candidates, standardised, without_relevant
+from rerank.data.candidates import ListsOf, distinct_doc_ids, select_candidates, standardised
 from rerank.data.trec import write_run
 from rerank.data.trec_arrays import read_run_arrays
 from rerank.data.types import Candidates
@@ -27,11 +27,6 @@ def test_chosen_queries_and_those_that_the_run_lacks() -> None:
     assert "2" not in found
     with pytest.raises(KeyError):
         found["2"]
-
-
-def test_queries_without_a_relevant_candidate_are_named() -> None:
-    found = select_candidates(RUN, {"1": {"x": 1}, "2": {"b": -1}}, 10, ["1", "2", "3"])
-    assert without_relevant(found, ["3", "1", "2"]) == ["3", "2"]
 
 
 def test_run_and_judgments_of_different_collections() -> None:

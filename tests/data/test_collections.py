@@ -48,7 +48,7 @@ def test_a_folder_gives_queries_qrels_and_texts(folder):
     assert collection.queries == {"q2": "drag", "q9": "not judged", "q1": "orbit"}
     assert queries_to_search(collection) == {"q2": "drag", "q1": "orbit"}
     assert collection.qrels == {"q1": {"d2": 2, "d1": 0}, "q2": {"d1": 1}}
-    assert (collection.folds, collection.notes) == ((), ())
+    assert (collection.folds, collection.origin.judged.notes) == ((), ())
     assert collection.has_documents
     assert [document.text for document in collection.get(["d3", "d1", "d2", "d1"])] == [
         "no title",
@@ -167,7 +167,7 @@ def test_a_folder_without_judgments_is_a_collection_whose_queries_are_all_search
     assert collection.qrels == {}
     assert queries_to_search(collection) == collection.queries == {"q2": "drag", "q9": "not judged", "q1": "orbit"}
     with pytest.raises(UserError, match=r"no qrels/test\.tsv; a collection folder holds"):
-        collection.expect_judgments()
+        collection.origin.expect_judgments()
 
 
 def test_documents_alone_need_no_queries_and_no_judgments(folder):
@@ -179,7 +179,7 @@ def test_documents_alone_need_no_queries_and_no_judgments(folder):
     with pytest.raises(UserError, match=r"no queries\.jsonl; a collection folder holds corpus\.jsonl .*test\.tsv"):
         alone.queries  # noqa: B018
     with pytest.raises(UserError, match=r"no queries\.jsonl and no qrels/test\.tsv; a collection folder holds"):
-        alone.expect_judgments()
+        alone.origin.expect_judgments()
     (folder / "corpus.jsonl").unlink()
     with pytest.raises(UserError, match=r"no corpus\.jsonl; a collection folder holds"):
         open_collection(str(folder))
@@ -221,7 +221,7 @@ def test_an_id_without_judgments_names_those_that_have_them(monkeypatch, tmp_pat
     collection = open_collection("beir/quora")
     assert collection.qrels == {}
     with pytest.raises(UserError, match=r"ir_datasets has no qrels for it; .* beir/quora/dev, beir/quora/test"):
-        collection.expect_judgments()
+        collection.origin.expect_judgments()
 
 
 @pytest.mark.parametrize("source", ["/nowhere/docs", "./docs", "../docs", "~/docs", "small/docs"])

@@ -152,7 +152,7 @@ def test_the_final_fold_has_every_query_and_tests_none():
 def test_a_folder_with_train_dev_and_test(folder):
     collection = open_collection(str(folder))
     assert collection.folds == split(range(8), (8, 9), range(10, 14))
-    assert collection.notes == (
+    assert collection.origin.judged.notes == (
         f"{folder}: published split: 8 queries train, 2 validate, 4 test; it is the fold split",
     )
     assert set(collection.qrels) == {f"q{number}" for number in range(14)}
@@ -164,14 +164,14 @@ def test_without_dev_a_tenth_of_the_training_queries_validates(folder):
     collection = open_collection(str(folder))
     train, valid = hold_out(ids(*range(8)))
     assert collection.folds == (Fold("split", train, valid, ids(*range(10, 14))),)
-    assert "7 queries train, 1 validate of the training queries, drawn at random" in collection.notes[0]
+    assert "7 queries train, 1 validate of the training queries, drawn at random" in collection.origin.judged.notes[0]
 
 
 def test_test_alone_is_no_split_and_other_files_are_named(folder):
     (folder / "qrels" / "train.tsv").rename(folder / "qrels" / "training.tsv")
     collection = open_collection(str(folder))
     assert set(collection.qrels) == set(ids(*range(10, 14)))
-    (note,) = collection.notes
+    (note,) = collection.origin.judged.notes
     assert note.startswith(f"{folder}: in qrels/, dev.tsv, training.tsv are not used; a published split needs")
     assert not collection.folds
 
@@ -181,7 +181,7 @@ def test_a_query_of_two_parts_tests_or_validates_and_is_counted(folder):
     write_qrels(folder / "qrels" / "train.tsv", range(9), relevant=(1,))
     collection = open_collection(str(folder))
     assert collection.folds == split(range(7), (7, 8), range(10, 14))
-    assert collection.notes[:-1] == (
+    assert collection.origin.judged.notes[:-1] == (
         f"{folder}: 2 validation queries are test queries too: used as these alone",
         f"{folder}: 2 training queries are validation queries too: used as these alone",
     )
@@ -211,14 +211,16 @@ def test_an_id_with_parts_below_it(monkeypatch, tmp_path):
     assert collection.queries == {f"q{number}": f"query q{number}" for number in range(1, 6)}
     assert collection.folds == split((1, 2), (3, 4), (5,))
     assert collection.qrels["q3"] == {"d5": 1}
-    assert collection.notes[0] == "toy: 1 training queries are validation queries too: used as these alone"
+    assert (
+        collection.origin.judged.notes[0] == "toy: 1 training queries are validation queries too: used as these alone"
+    )
     assert [document.text for document in collection.get(["d3"])] == [DOCUMENTS["d3"]]
-    collection.expect_judgments()
-    assert (open_collection("toy/dev").notes, open_collection("toy/dev").folds) == ((), ())
+    collection.origin.expect_judgments()
+    assert open_collection("toy/dev").origin.judged[1:] == ((), ())
 
 
 def test_the_dev_queries_of_an_id_without_judged_test_queries_test(monkeypatch, tmp_path):
     write_ids(monkeypatch, tmp_path / "ids", {id_: judged for id_, judged in TOY.items() if id_ != "toy/test"})
     collection = open_collection("toy")
     assert collection.folds == (Fold("split", *hold_out(ids(1, 2)), ids(3, 4)),)
-    assert collection.notes[0] == "toy: no judged queries in toy/test, so those of toy/dev test"
+    assert collection.origin.judged.notes[0] == "toy: no judged queries in toy/test, so those of toy/dev test"

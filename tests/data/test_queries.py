@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from rerank.data.collections import open_collection, queries_to_search, queries_to_train
-from rerank.data.queries import read_queries
+from rerank.data.text_lines import read_queries
 from rerank.utils.errors import UserError
 from tests.support.small_collection import write_collection
 
@@ -67,7 +67,7 @@ def test_a_file_replaces_the_queries_and_nothing_else(folder, tmp_path):
     (tmp_path / "new.tsv").write_text("n1\tgood\nq1\tbad\n")
     before, after = open_collection(str(folder)), open_collection(str(folder), queries=tmp_path / "new.tsv")
     assert after.queries == queries_to_search(after) == {"n1": "good", "q1": "bad"}
-    for part in ("source", "name", "qrels", "folds", "notes", "fingerprint", "has_documents"):
+    for part in ("source", "name", "qrels", "folds", "fingerprint", "has_documents"):
         assert getattr(after, part) == getattr(before, part)
     assert after.count() == before.count()
     assert list(after.documents()) == list(before.documents())

@@ -6,8 +6,7 @@ import tracemalloc
 
 import pytest
 
-from rerank.data.queries import read_queries
-from rerank.data.text_lines import read_blocks, read_lines, read_objects
+from rerank.data.text_lines import read_blocks, read_lines, read_objects, read_queries
 from rerank.data.trec import read_qrels, read_run
 from rerank.utils.errors import UserError
 

@@ -26,12 +26,13 @@ def make_documents(passages, seed=0, values=None, cosine=False):
 @pytest.mark.parametrize("scores_at_once", [4, 12, 28, 4000])
 @pytest.mark.parametrize("values", [None, [0, 1]])
 @pytest.mark.parametrize("depth", [1, 5, 60, 100])
-def test_the_best_are_those_of_a_full_sort(depth, values, scores_at_once):
+def test_the_best_are_those_of_a_full_sort(depth, values, scores_at_once, monkeypatch):
     """With vectors of zeros and ones most scores are tied."""
+    monkeypatch.setattr("rerank.retrieval.exact_search.SCORES_AT_ONCE", scores_at_once)
     passages = np.random.default_rng(1).integers(1, 5, 60).tolist()
     ids, documents = make_documents(passages, values=values)
     queries = {f"q{number}": row for number, row in enumerate(make_documents([1] * 4, 2, values)[1].vectors)}
-    found = dict(search_exactly(queries, documents, depth, scores_at_once))
+    found = dict(search_exactly(queries, documents, depth))
     assert list(found) == list(queries)
     for query_id, query in queries.items():
         best = {

@@ -10,9 +10,8 @@ from rerank.cli.main import main
 from rerank.data.collections import open_collection
 from rerank.data.types import Document
 from rerank.retrieval.bm25 import Searcher
-from rerank.retrieval.indexed_texts import IndexedTexts, with_indexed_texts
 from rerank.retrieval.java import java_class
-from rerank.retrieval.lucene_index import build_index, choose_index, prebuilt_index
+from rerank.retrieval.lucene_index import IndexedTexts, build_index, choose_index, prebuilt_index, with_indexed_texts
 from rerank.utils.errors import UserError
 from tests.support import robust04_standin as standin
 from tests.support.small_collection import command, failed, write_collection, write_german

@@ -1,4 +1,1 @@
-"""The formats of collections, one module each. `open_source` imports every module of this folder.
-
-A module that registers its reader with `rerank.data.collections.register` needs no other change.
-"""
+"""The formats of collections, one module each, which registers its reader: `open_source` imports all of this folder."""

@@ -15,8 +15,7 @@ import numpy as np
 
 from rerank.data.collections import register
 from rerank.data.folds import Judged, merge_splits
-from rerank.data.queries import read_queries
-from rerank.data.text_lines import check_id, parse_object, read_objects, size_of, text_under
+from rerank.data.text_lines import check_id, parse_object, read_objects, read_queries, size_of, text_under
 from rerank.data.types import Document, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.files import kept_hash, short_hash, user_cache
@@ -30,10 +29,8 @@ if TYPE_CHECKING:
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 QRELS = "qrels/test.tsv"
 JUDGMENTS = "qrels/*.tsv"
-LARGE_CORPUS = 2**26
-"""Bytes of a corpus whose offsets are kept on disk: at least a second is needed to find them."""
-LARGE_QRELS = 2**22
-"""Bytes of text of a file whose judgments are kept in arrays, in 8 bytes each; as a dictionary they take 380."""
+LARGE_CORPUS = 2**26  # bytes of a corpus whose offsets are kept on disk: they take a second and more to find
+LARGE_QRELS = 2**22  # bytes of a file whose judgments are kept in arrays: 8 bytes each, 380 in a dictionary
 FILES = {"train": "qrels/train.tsv", "valid": "qrels/dev.tsv", "test": QRELS}
 
 
@@ -41,16 +38,9 @@ FILES = {"train": "qrels/train.tsv", "valid": "qrels/dev.tsv", "test": QRELS}
 class BeirFolder:
     """A collection in a folder; see `Source` for its attributes.
 
-    `id_key`, `title_key` and `text_key` are the keys of a line's JSON object. Lines need no title. Opening raises
-    UserError if there is no corpus.jsonl; the other files are needed only when they are read.
-
-    Files with other keys need a reader of a few lines, in a module of this folder:
-
-    >>> @register
-    ... class Abstracts(BeirFolder):
-    ...     def __init__(self, source): super().__init__(source, id_key="pmid", text_key="abstract")
-    ...     @classmethod
-    ...     def matches(cls, source): return source.rstrip("/").endswith("-abstracts")
+    `id_key`, `title_key` and `text_key` are the keys of a line's JSON object: files with other keys need a reader of a
+    few lines (see CONTRIBUTING.md). Lines need no title. Opening raises UserError if there is no corpus.jsonl; the
+    other files are needed only when they are read.
     """
 
     source: str
@@ -71,11 +61,23 @@ class BeirFolder:
 
     @functools.cached_property
     def judged(self) -> Judged:
-        """The judgments, and the published split of qrels/train.tsv, dev.tsv and test.tsv, if there are these."""
-        if not any(self._folder.glob(JUDGMENTS)):
+        """All judgments that are used, and the published split: it needs qrels/test.tsv and qrels/train.tsv.
+
+        A note names the files in qrels/ that are not used. Raises UserError for a malformed file, and if all training
+        queries are in another file too.
+        """
+        found = set(self._folder.glob(JUDGMENTS))
+        if not found:
             return Judged({})
         self._check_files(QRELS)
-        return _read_judgments(self._folder, self.source)
+        published = (self._folder / FILES["train"]).is_file()
+        files = {part: self._folder / name for part, name in FILES.items() if published or part == "test"}
+        parts = {part: _read_qrels(file) for part, file in files.items() if file.is_file()}
+        unused = sorted(file.name for file in found.difference(files.values()))
+        why = "" if published else f"; a published split needs {FILES['train']} beside {QRELS}"
+        note = f"{self.source}: in qrels/, {', '.join(unused)} {'is' if len(unused) == 1 else 'are'} not used{why}"
+        notes = (note,) if unused else ()
+        return merge_splits(parts, self.source, *notes) if published else Judged(parts["test"], notes=notes)
 
     @functools.cached_property
     def queries(self) -> dict[str, str]:
@@ -108,21 +110,18 @@ class BeirFolder:
 
     def documents(self) -> Iterator[Document]:
         _ = self._offsets  # finds an id that occurs twice; a set of all ids of a large file would fill the memory
-        for _, _, document in self._records(self._corpus):
-            yield document
+        yield from (document for _, _, document in self._records())
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
-        path = self._corpus
         try:
             offsets = self._offsets(doc_ids)
         except KeyError as error:
-            (doc_id,) = error.args
-            message = f"{path}: has no document {doc_id}; the run, judgments or lists come from another collection"
-            raise UserError(message) from None
-        with path.open("rb") as corpus:
+            why = "the run, judgments or lists come from another collection"
+            raise UserError(f"{self._corpus}: has no document {error.args[0]}; {why}") from None
+        with self._corpus.open("rb") as corpus:
             for doc_id, offset in zip(doc_ids, offsets.tolist(), strict=True):
                 corpus.seek(offset)
-                place = f"{path}, document {doc_id}"
+                place = f"{self._corpus}, document {doc_id}"
                 yield self._document(parse_object(corpus.readline(), place, self._expected), place)
 
     @functools.cached_property
@@ -161,8 +160,7 @@ class BeirFolder:
 
     def _lines(self) -> Iterator[tuple[str, int, str]]:
         """Of each document the place as file:line, the first byte of its line, and its id."""
-        path = self._corpus
-        for place, offset, document in progress(self._records(path), self.count(), f"indexing {path.name}"):
+        for place, offset, document in progress(self._records(), self.count(), f"indexing {CORPUS}"):
             yield place, offset, document.doc_id
 
     @property
@@ -191,8 +189,8 @@ class BeirFolder:
                 "tab-separated)"
             )
 
-    def _records(self, path: Path) -> Iterator[tuple[str, int, Document]]:
-        for place, offset, record in read_objects(path, self._expected):
+    def _records(self) -> Iterator[tuple[str, int, Document]]:
+        for place, offset, record in read_objects(self._corpus, self._expected):
             yield place, offset, self._document(record, place)
 
     def _document(self, record: dict[str, Any], place: str) -> Document:
@@ -208,22 +206,6 @@ register(BeirFolder, fallback=True)
 
 def _repeated(place: str, doc_id: str) -> UserError:
     return UserError(f"{place}: the document {doc_id} occurs a second time; expected each id once")
-
-
-def _read_judgments(folder: Path, source: str) -> Judged:
-    """All judgments that are used, and the published split: it needs test.tsv, which must exist, and train.tsv.
-
-    A note names the files in qrels/ that are not used. Raises UserError for a malformed file, and if all training
-    queries are in another file too.
-    """
-    published = (folder / FILES["train"]).is_file()
-    files = {part: folder / name for part, name in FILES.items() if published or part == "test"}
-    parts = {part: _read_qrels(file) for part, file in files.items() if file.is_file()}
-    unused = sorted(file.name for file in folder.glob(JUDGMENTS) if file not in files.values())
-    why = "" if published else f"; a published split needs {FILES['train']} beside {QRELS}"
-    note = f"{source}: in qrels/, {', '.join(unused)} {'is' if len(unused) == 1 else 'are'} not used{why}"
-    notes = (note,) if unused else ()
-    return merge_splits(parts, source, *notes) if published else Judged(parts["test"], notes=notes)
 
 
 def _read_qrels(file: Path) -> Judgments:

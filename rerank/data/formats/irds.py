@@ -1,8 +1,13 @@
-"""The collections that ir_datasets knows (MacAvaney et al., "Simplified Data Wrangling with ir_datasets", 2021)."""
+"""The collections that ir_datasets knows (MacAvaney et al., "Simplified Data Wrangling with ir_datasets", 2021).
 
+ir_datasets takes half a second to import, so only `library` imports it.
+"""
+
+import contextlib
 import difflib
 import functools
 import io
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,12 +16,22 @@ from typing import Any
 
 from rerank.data.collections import register
 from rerank.data.folds import Judged, merge_splits, official_folds
-from rerank.data.formats._ir_datasets import error_in_one_line, library, missing_documents, published_split
 from rerank.data.types import Document, Qrels
 from rerank.utils.errors import UserError, nearest
+from rerank.utils.progress import progress, quiet
 
 DOCUMENTS_AT_ONCE = 256
 PARTS = {"documents": "has_docs", "queries": "has_queries", "qrels": "has_qrels"}
+ENDS = {"train": ("train", "training"), "valid": ("dev", "valid", "val", "validation"), "test": ("test",)}
+"""How the ids of the parts of a split end."""
+
+
+@functools.cache
+def library() -> Any:
+    """The module ir_datasets."""
+    import ir_datasets
+
+    return ir_datasets
 
 
 @dataclass(frozen=True)
@@ -68,7 +83,15 @@ class IrDataset:
 
     @functools.cached_property
     def _split(self) -> dict[str, str]:
-        return published_split(self.source)
+        """The ids with the training, test and, if there are any, validation queries; {} without a published split."""
+        registry, ids = library().registry, dict[str, str]()
+        for part, ends in ENDS.items():
+            below = [f"{self.source}/{end}" for end in ends if f"{self.source}/{end}" in registry]
+            if judged := [id_ for id_ in below if _has(registry[id_], "queries", "qrels")]:
+                ids[part] = judged[0]
+        if "test" not in ids and "valid" in ids:
+            ids["test"] = ids.pop("valid")
+        return ids if self.source in registry and {"train", "test"} <= ids.keys() else {}
 
     @property
     def fingerprint(self) -> str:
@@ -76,7 +99,7 @@ class IrDataset:
 
     @property
     def has_documents(self) -> bool:
-        return not missing_documents(self._handler)
+        return not _missing_documents(self._handler)
 
     def expect_judgments(self) -> None:
         if not self._split:
@@ -87,14 +110,13 @@ class IrDataset:
 
     def documents(self) -> Iterator[Document]:
         self._check_documents()
-        with error_in_one_line(self.source, "docs", self._handler):
+        with _error_in_one_line(self.source, "docs"):
             yield from map(_document, library().load(self.source).docs_iter())
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
-        """These documents, in the order asked; ir_datasets builds its own store on the first call."""
         self._check_documents()
-        with error_in_one_line(self.source, "docs", self._handler):
-            store = self._handler.docs_store()
+        with _error_in_one_line(self.source, "docs"):
+            store = self._handler.docs_store()  # built by ir_datasets on the first call
             for start in range(0, len(doc_ids), DOCUMENTS_AT_ONCE):
                 requested = doc_ids[start : start + DOCUMENTS_AT_ONCE]
                 docs = store.get_many(requested)
@@ -107,9 +129,9 @@ class IrDataset:
     def parse_sgml(self, doc_id: str, sgml: str) -> Document:
         """The document whose SGML a Lucene index stores, as Anserini's TrecCollection makes it.
 
-        ir_datasets' own parser reads it, so the text is `default_text()` of the same document, with one exception:
-        Anserini keeps the elements TEXT, HEADLINE, TITLE, HL, HEAD, TTL, DD, DATE, LP and LEADPARA only, and the title
-        of an FBIS document is in H3. Raises UserError if the collection is not SGML.
+        ir_datasets' own parser reads it, so the text is `default_text()` of the same document, but for the title of an
+        FBIS document: Anserini keeps TEXT, HEADLINE, TITLE, HL, HEAD, TTL, DD, DATE, LP and LEADPARA, and it is in H3.
+        Raises UserError if the collection is not SGML.
         """
         parse = getattr(self._handler, "_parser", None)
         if parse is None:
@@ -126,12 +148,12 @@ class IrDataset:
         registry = library().registry
         if missing := [part for part in expected if not _has(registry[self.source], part)]:
             below = [name for name in registry if name.startswith(f"{self.source}/")]
-            complete = [name for name in below if all(_has(registry[name], part) for part in PARTS)]
+            complete = [name for name in below if _has(registry[name], *PARTS)]
             hint = f"below it, these have all three: {', '.join(complete[:5])}" if complete else "choose another id"
             raise UserError(f"collection {self.source}: ir_datasets has no {' and no '.join(missing)} for it; {hint}")
 
     def _check_documents(self) -> None:
-        if missing := missing_documents(self._handler):
+        if missing := _missing_documents(self._handler):
             raise UserError(
                 f"{self.source}: its documents are not on this machine: {missing}; put your copy or a link there, or "
                 "take the texts from a Lucene index that stores them (--first-stage.index)"
@@ -162,23 +184,65 @@ def _document(doc: Any, doc_id: str = "") -> Document:
     return document
 
 
-def _has(dataset: Any, part: str) -> bool:
-    return bool(getattr(dataset, PARTS[part])())
+def _has(dataset: Any, *parts: str) -> bool:
+    return all(getattr(dataset, PARTS[part])() for part in parts)
 
 
 def _read_queries(source: str) -> dict[str, str]:
     dataset = library().load(source)
-    with error_in_one_line(source, "queries", dataset.queries_handler()):
+    with _error_in_one_line(source, "queries"):
         return {query.query_id: query.default_text() for query in dataset.queries_iter()}
 
 
 def _read_qrels(source: str) -> Qrels:
     dataset, qrels = library().load(source), Qrels()
     if _has(dataset, "qrels"):
-        with error_in_one_line(source, "qrels", dataset.qrels_handler()):
+        with _error_in_one_line(source, "qrels"):
             for qrel in dataset.qrels_iter():
                 qrels.setdefault(qrel.query_id, {})[qrel.doc_id] = qrel.relevance
     return qrels
+
+
+def _missing_documents(handler: Any) -> str:  # reads private attributes: the message says less if they are renamed
+    """What must be put where, if the documents come from their owner alone and are not on this machine; else ""."""
+    util, download = library().util, getattr(handler, "_docs_dlc", None)
+    if not isinstance(download, util.Download) or not all(isinstance(m, util.LocalDownload) for m in download.mirrors):
+        return ""  # it can be downloaded
+    built = getattr(handler.docs_store(), "built", None)
+    place = Path(download.path(force=False))
+    globs, number = getattr(handler, "_path_globs", None), getattr(handler, "_expected_file_count", None)
+    files = f", with {number or 'the'} files that match {', '.join(globs)}, uncompressed" if globs else ""
+    return "" if (built and built()) or place.exists() else f"expected {place}{files}"
+
+
+@contextlib.contextmanager
+def _error_in_one_line(source: str, part: str) -> Iterator[None]:
+    """Raises UserError if ir_datasets cannot read "docs", "queries" or "qrels"; it logs nothing, and has our bar."""
+    logs = library().log
+    logs.easy().logger()  # makes the logger, with a level and a handler of its own
+    bar = logs.Logger.pbar
+    logs.Logger.pbar = lambda _, items, *__, total=None, **___: progress(items, total or 0, "documents read")
+    try:
+        with quiet("ir_datasets", level=logging.CRITICAL):
+            yield
+    except (OSError, RuntimeError, EOFError, ValueError, AssertionError) as error:
+        handler = getattr(library().load(source), f"{part}_handler")()
+        place = getattr(getattr(handler, f"_{part}_dlc", None), "_cache_path", None) or library().util.home_path()
+        name = "documents" if part == "docs" else part
+        raise UserError(
+            f"{source}: its {name} cannot be read: {_reason(error)}; connect to the network once, or put the file at "
+            f"{place} (IR_DATASETS_HOME moves the folder)"
+        ) from error
+    finally:
+        logs.Logger.pbar = bar
+
+
+def _reason(error: BaseException) -> str:
+    if len(error.args) == 2 and isinstance(error.args[1], list):  # one error for each mirror that was tried
+        error = error.args[1][-1][1]
+    if type(error).__module__.startswith("requests"):
+        return f"the download failed ({type(error).__name__}: no network?)"
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 register(IrDataset, fallback=True)

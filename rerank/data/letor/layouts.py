@@ -15,23 +15,17 @@ FILES = {
     "train": ("train.txt", "set1.train.txt"),
     "valid": ("vali.txt", "set1.valid.txt"),
     "test": ("test.txt", "set1.test.txt"),
-}
-"""The files of each part, as LETOR and MSLR and as Yahoo call them."""
+}  # as LETOR and MSLR, and as Yahoo call them
 EXPECTED = (
     "expected a file, or a folder with train.txt, vali.txt and test.txt (Yahoo: set1.train.txt, …), in Fold1, Fold2, … "
     "or not, .gz or not"
 )
-LINE = re.compile(rb"\s*[-+]?[0-9]\S*\s+qid:")
-"""A label and a query id: what tells feature files from others."""
-BEGINNING = 2**16
-"""Bytes of a file that show whether it has feature vectors."""
+LINE = re.compile(rb"\s*[-+]?[0-9]\S*\s+qid:")  # what tells feature files from others
+BEGINNING = 2**16  # bytes of a file that show whether it has feature vectors
 
 
 def is_feature_source(source: str) -> bool:
-    """Whether `source` is a file of SVMlight lines, or a folder with feature files in a known layout.
-
-    A folder with a collection of texts is none.
-    """
+    """Whether `source` is a file of SVMlight lines, or a folder with such files, in a known layout, and no texts."""
     path = Path(source)
     if path.is_file():
         return _has_features(path)
@@ -39,10 +33,7 @@ def is_feature_source(source: str) -> bool:
 
 
 def fold_names(source: str, folds: int) -> list[str]:
-    """The names of the folds: those of the data set, or "1" to `folds` for a single file.
-
-    Raises UserError if `source` is not a feature source.
-    """
+    """The names of the folds: the data set's, or "1" to `folds` for a file; UserError if `source` is neither."""
     if not is_feature_source(source):
         raise UserError(f"{source}: no feature files; {EXPECTED}")
     return [str(i + 1) for i in range(folds)] if Path(source).is_file() else list(_folders(Path(source)))
@@ -81,10 +72,7 @@ def _folders(path: Path) -> dict[str, Path]:
 
 
 def _has_features(path: Path) -> bool:
-    """Whether a line near the file's beginning is one of SVMlight.
-
-    True for an empty or a damaged file too: its reader says what is wrong. False for files whose size is unknown.
-    """
+    """Whether a line near the beginning is one of SVMlight; an empty or damaged file is left to its reader."""
     lines: list[bytes] = []
     if path.stat().st_size:
         with contextlib.suppress(UserError), open_text(path, EXPECTED) as file:

@@ -6,19 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import csv
+
+from rerank.data.arrow import BLANKS, read_columns
 
 LINE = "label qid:QUERY index:value … # docid = DOCUMENT"
 LABEL = re.compile(rb"[-+]?[0-9]{1,9}(?:\.0*)?")
 DOC_ID = re.compile(rb"\bdocid *= *([^ \0]*)")
-LARGEST_INDEX = 9_999
-"""Rows are stored dense: this one is 40 kB."""
-LONGEST_ID = 1_000
-"""Bytes of a document id: all ids of a file are stored with as many bytes as its longest."""
+LARGEST_INDEX = 9_999  # rows are stored dense: this one is 40 kB
+LONGEST_ID = 1_000  # bytes: all document ids of a file are stored with as many as its longest
 FEATURES = f"index:value with indices from 0 to {LARGEST_INDEX:,} that rise and finite values (float32)"
-BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")
-SHOWN = 60
-"""Bytes of an invalid line that a message shows."""
+SHOWN = 60  # bytes of an invalid line in a message
 
 
 class Lines(NamedTuple):
@@ -54,15 +51,10 @@ def parse(text: bytes) -> Lines | LineError:
     lines = text.removesuffix(b"\n").split(b"\n")
     try:
         return _read(lines)
-    except ValueError:
-        return _first_error(lines)
-
-
-def _first_error(lines: list[bytes]) -> LineError:
-    """The first invalid line: some lines are valid together if each of them is."""
-    number = bisect_left(range(1, len(lines)), True, key=lambda count: _error(lines[:count]) != "")
-    got = lines[number][:SHOWN].decode(errors="backslashreplace")
-    return LineError(number, f"{_error([lines[number]])}, as in `{LINE}`", repr(got))
+    except ValueError:  # some lines are valid together if each of them is
+        number = bisect_left(range(1, len(lines)), True, key=lambda count: _error(lines[:count]) != "")
+        got = lines[number][:SHOWN].decode(errors="backslashreplace")
+        return LineError(number, f"{_error([lines[number]])}, as in `{LINE}`", repr(got))
 
 
 def _error(lines: list[bytes]) -> str:
@@ -101,7 +93,9 @@ def _read(lines: list[bytes]) -> Lines:
     if not all(query.startswith(b"qid:") and len(query) > 4 for _, query in queries):
         raise ValueError("qid:QUERY after the label")
     b"\n".join(doc_ids).decode()  # all at once: are they UTF-8?
-    known = {label: _whole(label) for label in set(labels)}
+    if not all(map(LABEL.fullmatch, set(labels))):
+        raise ValueError("a whole number of at most 9 digits as label")
+    known = {label: int(label.partition(b".")[0]) for label in set(labels)}
     sizes = np.array([text.count(b":") for text in features], dtype=np.int32)
     indices, values = _pairs(b" ".join(features))
     _check(indices, values, sizes)
@@ -117,12 +111,6 @@ def _read(lines: list[bytes]) -> Lines:
     )
 
 
-def _whole(label: bytes) -> int:
-    if not LABEL.fullmatch(label):
-        raise ValueError("a whole number of at most 9 digits as label")
-    return int(label.partition(b".")[0])
-
-
 def _pairs(features: bytes) -> tuple[np.ndarray, np.ndarray]:
     """`index:value index:value …` as a CSV file of two columns, which pyarrow reads several times faster than numpy."""
     if b"  " in features or features[:1] == b" " or features[-1:] == b" ":
@@ -132,14 +120,8 @@ def _pairs(features: bytes) -> tuple[np.ndarray, np.ndarray]:
     if b"x" in features or b"X" in features or features[:1] == b"-" or b" -" in features:
         raise ValueError(FEATURES)  # pyarrow reads 0x1A and -0 as an index
     try:
-        table = csv.read_csv(
-            pa.py_buffer(features.replace(b" ", b"\n")),
-            csv.ReadOptions(use_threads=False, column_names=["index", "value"], block_size=len(features) + 1),
-            csv.ParseOptions(delimiter=":", quote_char=False, double_quote=False, ignore_empty_lines=False),
-            csv.ConvertOptions(
-                column_types={"index": pa.int32(), "value": pa.float32()}, null_values=[], check_utf8=False
-            ),
-        )
+        types = {"index": pa.int32(), "value": pa.float32()}
+        table = read_columns(features.replace(b" ", b"\n"), ":", list(types), types)
     except pa.ArrowInvalid as error:
         raise ValueError(FEATURES) from error
     return table["index"].to_numpy(), table["value"].to_numpy()

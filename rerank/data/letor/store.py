@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypedDict
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -23,12 +23,10 @@ from rerank.utils.locks import make_once
 from rerank.utils.parallel import ordered_map
 from rerank.utils.progress import progress
 
-FORMAT = 5
-"""Changes when the files of a store change."""
-BLOCK = 4 * 2**20
-"""Bytes of text that are parsed at a time."""
+FORMAT = 5  # changes when the files of a store change
+BLOCK = 4 * 2**20  # bytes of text that are parsed at a time
 LONGEST_LINE = 4 * 2**20
-VALUES_AT_A_TIME = 2**22
+FACTS = "facts.json"
 
 
 @dataclass(frozen=True)
@@ -55,10 +53,10 @@ class FeatureSet:
 
     def qrels(self) -> Qrels:
         """The labels of the documents, by query."""
-        ranges = zip(self.starts.tolist(), self.stops.tolist(), strict=True)
+        parts = map(slice, self.starts.tolist(), self.stops.tolist())
         return {
-            query_id: dict(zip(self.doc_ids(query), self.labels[start:stop].tolist(), strict=True))
-            for query, (query_id, (start, stop)) in enumerate(zip(self.query_ids, ranges, strict=True))
+            query_id: dict(zip(self.doc_ids(query), self.labels[part].tolist(), strict=True))
+            for query, (query_id, part) in enumerate(zip(self.query_ids, parts, strict=True))
         }
 
     def subset(self, query_ids: Sequence[str]) -> "FeatureSet":
@@ -66,13 +64,6 @@ class FeatureSet:
         numbers = {query_id: number for number, query_id in enumerate(self.query_ids)}
         rows = np.array([numbers[query_id] for query_id in query_ids], dtype=np.int64)
         return replace(self, starts=self.starts[rows], stops=self.stops[rows], query_ids=tuple(query_ids))
-
-
-class Facts(TypedDict):
-    """facts.json: see `Store`."""
-
-    query_ids: dict[str, tuple[str, ...]]
-    checksums: dict[str, str]
 
 
 class Store(NamedTuple):
@@ -95,75 +86,66 @@ def open_store(files: Mapping[str, Path], cache: Path) -> Store:
     return _load(folder)
 
 
-def _write(folder: Path, files: Mapping[str, Path]) -> None:
-    with atomic_write(folder) as tmp:
-        tmp.mkdir()
-        query_ids = _write_documents(tmp, files)
-        facts = Facts(query_ids=query_ids, checksums={file.name: file_hash(file) for file in files.values()})
-        (tmp / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
-        write_record(tmp)
-        documents = _load(tmp).features
-        for query, query_id in enumerate(documents.query_ids if (documents.ids != b"").any() else ()):
-            ((doc_id, count),) = Counter(documents.doc_ids(query)).most_common(1)
-            if count > 1:  # no run can hold both
-                where = ", ".join(map(str, files.values()))
-                raise UserError(f"{where}: expected a document once in a query, got {doc_id} of query {query_id} again")
-
-
 def _load(folder: Path) -> Store:
     remedy = f"remove {folder} and run again"
     if changed := changes_since_record(folder):
         raise UserError(f"{folder}: the stored features have changed ({'; '.join(changed)}); {remedy}")
-    facts: Facts = read_json(folder / "facts.json", Facts, remedy)
     names = ("features", "labels", "offsets", "doc_ids")
     features, labels, offsets, doc_ids = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in names)
-    query_ids = {part: tuple(some) for part, some in facts["query_ids"].items()}  # lists in JSON
+    facts = read_json(folder / FACTS, dict[str, dict[str, Any]], remedy)
+    query_ids = {part: tuple(some) for part, some in facts["query_ids"].items()}
     all_ids = tuple(chain.from_iterable(query_ids.values()))
     documents = FeatureSet(features, labels, offsets[:-1], offsets[1:], all_ids, doc_ids)
     return Store(documents, query_ids, facts["checksums"])
 
 
-def _write_documents(folder: Path, files: Mapping[str, Path]) -> dict[str, tuple[str, ...]]:
-    """Parses the files of each part into `folder`, and returns the query ids of each part.
+def _write(folder: Path, files: Mapping[str, Path]) -> None:
+    """Parses the files of each part into `folder`.
 
     The features are numbered from 0 if a document has feature 0, else from 1. features.npy: (documents, features)
     float32; labels.npy: (documents,) int32; offsets.npy: int64, the first row of each query, and the number of rows;
-    doc_ids.npy: (documents,) bytes. Raises UserError with file and line for malformed text,
-    and for a file without a document or a feature.
+    doc_ids.npy: (documents,) bytes. Raises UserError with file and line for malformed text, and for a file without a
+    document or a feature.
     """
-    columns, values = folder / "columns.bin", folder / "values.bin"
-    with columns.open("wb") as columns_file, values.open("wb") as values_file:
-        documents = _Documents(columns_file, values_file)
-        query_ids = {part: documents.read(path) for part, path in files.items()}
-    _write_features(folder / "features.npy", columns, values, documents)
-    for file in (columns, values):
-        file.unlink()
-    write_array(folder / "labels.npy", np.concatenate(documents.labels))
-    write_array(folder / "offsets.npy", np.array([*documents.starts, documents.rows], np.int64))
-    write_array(folder / "doc_ids.npy", np.concatenate(documents.doc_ids))
-    return query_ids
+    with atomic_write(folder) as tmp:
+        tmp.mkdir()
+        blocks = tmp / "blocks.bin"
+        with blocks.open("wb") as file:
+            documents = _Documents(file)
+            query_ids = {part: documents.read(path) for part, path in files.items()}
+        _write_features(tmp / "features.npy", blocks, documents)
+        blocks.unlink()
+        write_array(tmp / "labels.npy", np.concatenate(documents.labels))
+        write_array(tmp / "offsets.npy", np.array([*documents.starts, documents.rows], np.int64))
+        write_array(tmp / "doc_ids.npy", np.concatenate(documents.doc_ids))
+        facts = {"query_ids": query_ids, "checksums": {file.name: file_hash(file) for file in files.values()}}
+        (tmp / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+        write_record(tmp)
+        found = _load(tmp).features
+        for query, query_id in enumerate(found.query_ids if (found.ids != b"").any() else ()):
+            ((doc_id, count),) = Counter(found.doc_ids(query)).most_common(1)
+            if count > 1:  # no run can hold both
+                where = ", ".join(map(str, files.values()))
+                raise UserError(f"{where}: expected a document once in a query, got {doc_id} of query {query_id} again")
 
 
 class _Documents:
-    """The documents of the files read so far, the index and the value of each feature in two files.
+    """The documents of the files read so far; the features of each block of text are in `file`.
 
-    How many features a row needs is known at the end. `first_lines` has the place of the first document of each query.
+    How many features a row needs is known at the end: those of a block are from 0 to its largest one. `first_lines` has
+    the place of the first document of each query.
     """
 
-    def __init__(self, columns: BinaryIO, values: BinaryIO) -> None:
-        self.columns, self.values = columns, values
-        self.sizes: list[np.ndarray] = []
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.widths: list[int] = []
         self.labels: list[np.ndarray] = []
         self.doc_ids: list[np.ndarray] = []
         self.starts: list[int] = []
         self.first_lines: dict[str, tuple[Path, int]] = {}
-        self.rows = self.last_feature = 0
+        self.rows = self.width = 0
         self.first_feature = 1
         self.query: str | None = None
-
-    @property
-    def width(self) -> int:  # of a row
-        return self.last_feature - self.first_feature + 1
 
     def read(self, path: Path) -> tuple[str, ...]:
         queries, rows, number = len(self.starts), self.rows, 0
@@ -176,7 +158,7 @@ class _Documents:
                     raise UserError(f"{path}:{number + lines.line + 1}: expected {lines.expected}, got {lines.got}")
                 self._add(lines, path, number)
                 number += lines.length
-        if self.rows == rows or not self.width:
+        if self.rows == rows or self.width <= self.first_feature:
             wanted = f"a document, as in `{LINE}`" if self.rows == rows else "a document with a feature"
             raise UserError(f"{path}:{number + 1}: expected {wanted}, got the end of the file")
         return tuple(self.first_lines)[queries:]
@@ -185,15 +167,16 @@ class _Documents:
         for row, query_id in lines.queries:
             if query_id != self.query:
                 self._begin(query_id, self.rows + row, path, number + int(lines.numbers[row]) + 1)
-        if len(lines.features):
-            self.first_feature = min(self.first_feature, int(lines.features.min()))
-            self.last_feature = max(self.last_feature, int(lines.features.max()))
-        self.columns.write(lines.features.data)
-        self.values.write(lines.values.data)
-        self.sizes.append(lines.sizes)
+        rows, width = len(lines.labels), int(lines.features.max(initial=-1)) + 1
+        features = np.zeros((rows, width), np.float32)
+        features[np.repeat(np.arange(rows), lines.sizes), lines.features] = lines.values
+        self.file.write(features.data)
+        self.widths.append(width)
         self.labels.append(lines.labels)
         self.doc_ids.append(np.array(lines.doc_ids, "S"))
-        self.rows += len(lines.labels)
+        self.rows += rows
+        self.width = max(self.width, width)
+        self.first_feature = min(self.first_feature, int(lines.features.min(initial=1)))
 
     def _begin(self, query_id: str, row: int, path: Path, line: int) -> None:
         if query_id in self.first_lines:
@@ -208,16 +191,12 @@ class _Documents:
         self.starts.append(row)
 
 
-def _write_features(out: Path, columns: Path, values: Path, documents: _Documents) -> None:
-    """Writes the features of all documents, 0 where a line has none, a part at a time."""
-    sizes = np.concatenate(documents.sizes)
-    header = {"descr": "<f4", "fortran_order": False, "shape": (len(sizes), documents.width)}
-    with columns.open("rb") as columns_file, values.open("rb") as values_file, out.open("wb") as file:
+def _write_features(out: Path, blocks: Path, documents: _Documents) -> None:
+    """Writes the features of all documents, 0 where a line has none, block by block."""
+    first, width = documents.first_feature, documents.width
+    header = {"descr": "<f4", "fortran_order": False, "shape": (documents.rows, width - first)}
+    with blocks.open("rb") as parts, out.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
-        for begin in range(0, len(sizes), step := max(1, VALUES_AT_A_TIME // documents.width)):
-            some = sizes[begin : begin + step]
-            count = int(some.sum())
-            places = np.fromfile(columns_file, np.int16, count) - documents.first_feature
-            dense = np.zeros((len(some), documents.width), np.float32)
-            dense[np.repeat(np.arange(len(some)), some), places] = np.fromfile(values_file, np.float32, count)
-            file.write(dense.data)
+        for labels, own in zip(documents.labels, documents.widths, strict=True):
+            features = np.fromfile(parts, np.float32, len(labels) * own).reshape(len(labels), own)
+            file.write(np.pad(features, ((0, 0), (0, width - own)))[:, first:].tobytes())

@@ -6,8 +6,7 @@ from typing import NamedTuple
 from rerank.data.collections import Collection
 from rerank.data.trec import ranked
 from rerank.reports.charts.plot import Gain
-from rerank.retrieval.indexed_texts import with_indexed_texts
-from rerank.retrieval.lucene_index import choose_index
+from rerank.retrieval.lucene_index import choose_index, with_indexed_texts
 from rerank.retrieval.words import find_words, snippet
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import Compared, Results
