@@ -20,6 +20,7 @@ from rerank.data.trec_arrays import read_run_arrays
 from rerank.data.types import Candidates, Fold, Qrels, Run
 from rerank.losses import LABELS
 from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
+from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.pooling import POOLINGS
 from rerank.models.scoring import score_candidates
@@ -102,43 +103,23 @@ def open_text(config: Config, fold_name: str) -> TextDataset:
     return TextDataset(config, folder, collection, run, candidates, config.encoder.name, lists, folds)
 
 
-class CrossEncoderTask:
-    """A cross-encoder, which training and pre-training train: see `rerank.training.task.Task`.
-
-    `passages` are those of the training lists, `measured` those of the lists that validate or test.
-    """
-
-    passages: PassageBuilder
-    measured: PassageBuilder
-
-    def __init__(self, config: Config, encoder: str, accelerator: Accelerator) -> None:
-        self.config, self.accelerator = config, accelerator
-        self.lists: dict[Part, Sequence[Candidates]] = {}
-        settings, training = config.encoder, config.training
-        self.model = open_cross_encoder(encoder, settings.pooling, training.seed, settings.template, settings.lora_rank)
-        self.model.max_doc_tokens = settings.max_doc_tokens
-        lines = self.model.place(accelerator.device, accelerator.autocast, training.precision == "auto")
-        if training.gradient_checkpointing:
-            self.model.checkpoint_activations()
-        if self.model.is_padded:
-            reason = self.model.padding_reason
-            lines = [*lines, f"{encoder}: {reason}, so its passages are padded, in groups of similar length"]
-        for line in lines:
-            log.info(line)
-        self.memory: TokenBudget = open_budget(training.max_tokens_per_forward, accelerator.device)
-
-    def parameter_groups(self) -> list[dict[str, Any]]:
-        return self.model.parameter_groups(self.config.training.lr, self.config.training.head_lr)
-
-    def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
-        return make_batch(lists, self.passages, scored=LABELS[self.config.loss.name] == "scores")
-
-    def score(self, part: Part) -> Run:
-        lists, what = list(self.lists[part]), "testing" if part == "test" else "validating"
-        return score_candidates(self.model, self.measured, lists, self.accelerator, self.memory, what)
+def open_to_train(config: Config, encoder: str, accelerator: Accelerator) -> tuple[CrossEncoder, TokenBudget]:
+    """A cross-encoder on its device, and the tokens of a forward pass; logs what is noteworthy of it."""
+    settings, training = config.encoder, config.training
+    model = open_cross_encoder(encoder, settings.pooling, training.seed, settings.template, settings.lora_rank)
+    model.max_doc_tokens = settings.max_doc_tokens
+    lines = model.place(accelerator.device, accelerator.autocast, training.precision == "auto")
+    if training.gradient_checkpointing:
+        model.checkpoint_activations()
+    if model.is_padded:
+        reason = f"{model.padding_reason}, so its passages are padded, in groups of similar length"
+        lines = [*lines, f"{encoder}: {reason}"]
+    for line in lines:
+        log.info(line)
+    return model, open_budget(training.max_tokens_per_forward, accelerator.device)
 
 
-class TextTask(CrossEncoderTask):
+class TextTask:
     """A fold of text and a cross-encoder.
 
     Raises UserError if no training query has a relevant candidate, or no validation or test query is judged and has a
@@ -148,11 +129,12 @@ class TextTask(CrossEncoderTask):
     judged_parts: ClassVar[tuple[Part, ...]] = ("train", "valid", "test")
 
     def __init__(self, dataset: TextDataset, fold: Fold, accelerator: Accelerator) -> None:
-        super().__init__(dataset.config, dataset.model, accelerator)
-        self.dataset, self.fold = dataset, fold
+        self.config, self.dataset, self.fold, self.accelerator = dataset.config, dataset, fold, accelerator
+        self.lists: dict[Part, Sequence[Candidates]] = {}
+        self.model, self.memory = open_to_train(self.config, dataset.model, accelerator)
         self.model.first_stage_weight = self.config.encoder.first_stage_weight
         with accelerator.main_process_first():
-            self.passages = self.measured = dataset.passages(self.model)
+            self.passages = dataset.passages(self.model)
         log.info(truncation_summary(self.passages, self.config.encoder.max_doc_tokens))
         candidates, collection = dataset.candidates, dataset.collection
         self.of_file: dict[str, Any] = {}  # the facts of --training.lists
@@ -163,6 +145,16 @@ class TextTask(CrossEncoderTask):
             self.lists["train"], self.of_file = lists_of_fold(*names)
         else:
             self.lists["train"] = trainable_candidates(fold, candidates)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        return self.model.parameter_groups(self.config.training.lr, self.config.training.head_lr)
+
+    def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
+        return make_batch(lists, self.passages, scored=LABELS[self.config.loss.name] == "scores")
+
+    def score(self, part: Part) -> Run:
+        lists, what = list(self.lists[part]), "testing" if part == "test" else "validating"
+        return score_candidates(self.model, self.passages, lists, self.accelerator, self.memory, what)
 
     def training_lists(self, epoch: int) -> Sequence[Candidates]:
         lists, training = self.config.lists, self.config.training

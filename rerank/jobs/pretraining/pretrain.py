@@ -9,6 +9,7 @@ from typing import Any
 
 from accelerate import Accelerator
 
+from rerank.batches.batch import Batch, Packed, make_batch
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.templates import open_template
 from rerank.config import Config, sections, validate
@@ -21,14 +22,16 @@ from rerank.jobs.pretraining.pseudo_lists import make_pseudo_lists, write_lists
 from rerank.losses import softmax
 from rerank.models.checkpoints import save_cross_encoder
 from rerank.models.hub import file_hashes
+from rerank.models.scoring import score_candidates
 from rerank.runs.layout import PretrainingFolder
 from rerank.runs.manifest import write_manifest
 from rerank.tasks.collection import expect_text, folder_of, recorded
 from rerank.tasks.first_stage import find_index, with_texts
-from rerank.tasks.text import CrossEncoderTask, check_encoder
+from rerank.tasks.text import check_encoder, open_to_train
 from rerank.training.device import exclusive, open_accelerator, precision_facts
 from rerank.training.loop import best_epoch, train
 from rerank.training.objective import validation_value
+from rerank.training.task import Part
 from rerank.training.tracking import check_tracker, tracked
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.integrity import files_below, record_of
@@ -92,18 +95,18 @@ def _identity(config: Config, collection: Collection) -> str:
     )
 
 
-class PretrainingTask(CrossEncoderTask):
+class PretrainingTask:
     """Pseudo-queries and a cross-encoder. The held-out lists validate."""
 
     def __init__(
         self, config: Config, collection: Collection, folder: PretrainingFolder, accelerator: Accelerator
     ) -> None:
-        super().__init__(config, config.encoder.name, accelerator)
-        self.collection, self.folder = collection, folder
+        self.config, self.collection, self.folder, self.accelerator = config, collection, folder, accelerator
+        self.model, self.memory = open_to_train(config, config.encoder.name, accelerator)
         self.lists_per_epoch = config.pretraining.validate_every * config.pretraining.lists_per_step
         with accelerator.main_process_first():
-            self.lists["train"], self.passages = self._open(folder.lists)
-            self.lists["valid"], self.measured = self._open(folder.held_out)
+            self.lists, self.passages = self._open(folder.lists)
+            self.held_out, self.held_out_passages = self._open(folder.held_out)
         self.epoch, self.mrr_before, self.mrr = 0, 0.0, 0.0
 
     def _open(self, file: Path) -> tuple[list[Candidates], PassageBuilder]:
@@ -125,13 +128,20 @@ class PretrainingTask(CrossEncoderTask):
     def parameter_groups(self) -> list[dict[str, Any]]:
         return self.model.parameter_groups(self.config.pretraining.lr, self.config.pretraining.head_lr)
 
+    def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
+        return make_batch(lists, self.passages)
+
+    def score(self, part: Part) -> Run:
+        passages = self.held_out_passages
+        return score_candidates(self.model, passages, self.held_out, self.accelerator, self.memory, "validating")
+
     def training_lists(self, epoch: int) -> Sequence[Candidates]:
         self.epoch = epoch + 1
-        return self.lists["train"][epoch * self.lists_per_epoch : (epoch + 1) * self.lists_per_epoch]
+        return self.lists[epoch * self.lists_per_epoch : (epoch + 1) * self.lists_per_epoch]
 
     def facts(self, epoch: int, mrr: float) -> dict[str, Any]:
         """What the checkpoint of an epoch, counted from 1, records of the pre-training."""
-        config, lists = self.config, min(epoch * self.lists_per_epoch, len(self.lists["train"]))
+        config, lists = self.config, min(epoch * self.lists_per_epoch, len(self.lists))
         return {
             "hash": self.folder.identity,
             "collection": config.collection.source,
@@ -149,7 +159,7 @@ class PretrainingTask(CrossEncoderTask):
 
 def _train(config: Config, task: PretrainingTask, folder: PretrainingFolder, accelerator: Accelerator) -> None:
     """Trains, writes the model card and the manifest, and removes temporary files."""
-    qrels = {c.query_id: dict(zip(c.doc_ids, map(int, c.labels), strict=True)) for c in task.lists["valid"]}
+    qrels = {c.query_id: dict(zip(c.doc_ids, map(int, c.labels), strict=True)) for c in task.held_out}
 
     def validate(run: Run) -> float:
         """MRR of the held-out lists."""
@@ -163,7 +173,7 @@ def _train(config: Config, task: PretrainingTask, folder: PretrainingFolder, acc
     )
     settings = replace(
         config.training,
-        epochs=-(-len(task.lists["train"]) // task.lists_per_epoch),  # each list is used once
+        epochs=-(-len(task.lists) // task.lists_per_epoch),  # each list is used once
         lists_per_step=config.pretraining.lists_per_step,
         schedule="constant",  # this and the next three are of the training that follows
         warmup_ratio=0.0,
