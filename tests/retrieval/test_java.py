@@ -20,6 +20,7 @@ def test_the_start_prints_nothing_and_leaves_the_interrupt_to_python(tmp_path):
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a job in the background begins without it
         "from rerank.retrieval.java import java_class\n"
         "java_class('io.anserini.search.SimpleSearcher')\n"
+        "assert 'JAVA_HOME' not in os.environ or os.environ['JAVA_HOME']\n"
         "try:\n    os.kill(os.getpid(), signal.SIGINT)\n    import time; time.sleep(10)\n"
         "except KeyboardInterrupt:\n    raise SystemExit(7)\n"
     )

@@ -26,6 +26,7 @@ from rerank.utils.progress import progress
 FORMAT = 5  # changes when the files of a store change
 BLOCK = 4 * 2**20  # bytes of text that are parsed at a time
 LONGEST_LINE = 4 * 2**20
+VALUES_AT_A_TIME = 2**22
 FACTS = "facts.json"
 
 
@@ -130,7 +131,7 @@ def _write(folder: Path, files: Mapping[str, Path]) -> None:
 
 
 class _Documents:
-    """The documents of the files read so far; the features of each block of text are in `file`.
+    """The documents of the files read so far; their features are in `file`, block by block.
 
     How many features a row needs is known at the end: those of a block are from 0 to its largest one. `first_lines` has
     the place of the first document of each query.
@@ -138,7 +139,7 @@ class _Documents:
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
-        self.widths: list[int] = []
+        self.blocks: list[tuple[int, int]] = []  # rows and width of each
         self.labels: list[np.ndarray] = []
         self.doc_ids: list[np.ndarray] = []
         self.starts: list[int] = []
@@ -168,10 +169,14 @@ class _Documents:
             if query_id != self.query:
                 self._begin(query_id, self.rows + row, path, number + int(lines.numbers[row]) + 1)
         rows, width = len(lines.labels), int(lines.features.max(initial=-1)) + 1
-        features = np.zeros((rows, width), np.float32)
-        features[np.repeat(np.arange(rows), lines.sizes), lines.features] = lines.values
-        self.file.write(features.data)
-        self.widths.append(width)
+        places, step = np.repeat(np.arange(rows), lines.sizes), VALUES_AT_A_TIME // max(1, width)
+        for first in range(0, rows, step):
+            size = min(step, rows - first)
+            begin, end = np.searchsorted(places, (first, first + size))
+            features = np.zeros((size, width), np.float32)
+            features[places[begin:end] - first, lines.features[begin:end]] = lines.values[begin:end]
+            self.file.write(features.data)
+            self.blocks.append((size, width))
         self.labels.append(lines.labels)
         self.doc_ids.append(np.array(lines.doc_ids, "S"))
         self.rows += rows
@@ -197,6 +202,6 @@ def _write_features(out: Path, blocks: Path, documents: _Documents) -> None:
     header = {"descr": "<f4", "fortran_order": False, "shape": (documents.rows, width - first)}
     with blocks.open("rb") as parts, out.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
-        for labels, own in zip(documents.labels, documents.widths, strict=True):
-            features = np.fromfile(parts, np.float32, len(labels) * own).reshape(len(labels), own)
+        for rows, own in documents.blocks:
+            features = np.fromfile(parts, np.float32, rows * own).reshape(rows, own)
             file.write(np.pad(features, ((0, 0), (0, width - own)))[:, first:].tobytes())
