@@ -24,29 +24,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-__all__ = [
-    "BiEncoder",
-    "Collection",
-    "Comparison",
-    "Config",
-    "Pipeline",
-    "Reranker",
-    "compare",
-    "evaluate",
-    "fit",
-    "fuse_ranks",
-    "fuse_scores",
-    "losses",
-    "open_collection",
-    "read_qrels",
-    "read_run",
-    "retrieve",
-    "stages",
-    "train",
-    "tune_weights",
-    "write_qrels",
-    "write_run",
-]
+__all__ = ["BiEncoder", "Collection", "Comparison", "Config", "Pipeline", "Reranker", "compare", "evaluate", "fit"]
+__all__ += ["fuse_ranks", "fuse_scores", "losses", "open_collection", "read_qrels", "read_run", "retrieve", "stages"]
+__all__ += ["train", "tune_weights", "write_qrels", "write_run"]
 
 _PLACES = {
     "BiEncoder": "rerank.models.bi_encoder:BiEncoder",

@@ -40,7 +40,13 @@ def demo(folder: FilePath = Path("runs/demo")) -> None:
     if all(run.exists() for run in runs):
         log.info(f"the runs exist already in {folder}; remove the folder to make them again")
     else:
-        _make_runs(folder)
+        from rerank.jobs.train import train_folds
+
+        start = time.time()
+        make_inputs(folder)
+        for name in LOSSES:
+            train_folds(demo_config(folder, name))
+        log.info(f"{time.time() - start:.0f} seconds")
     print(compare_files([results.bm25_run(FirstStageSettings()), *runs]))
 
 
@@ -50,24 +56,13 @@ def make_inputs(folder: Path) -> None:
     from rerank.models.tiny_bert import make_encoder
 
     collection, encoder = folder / "collections" / "towns", folder / "encoder"
+
+    def texts() -> list[str]:
+        made = open_collection(str(collection))
+        return [*(document.text for document in made.documents()), *made.queries.values()]
+
     make_once(collection, "collection", lambda: make_collection(collection))
-    make_once(encoder, "encoder", lambda: make_encoder(encoder, _texts(collection)))
-
-
-def _make_runs(folder: Path) -> None:
-    from rerank.jobs.train import train_folds
-
-    start = time.time()
-    make_inputs(folder)
-    for name in LOSSES:
-        train_folds(demo_config(folder, name))
-    log.info(f"{time.time() - start:.0f} seconds")
-
-
-def _texts(folder: Path) -> list[str]:
-    """The texts of the documents and of the queries."""
-    collection = open_collection(str(folder))
-    return [*(document.text for document in collection.documents()), *collection.queries.values()]
+    make_once(encoder, "encoder", lambda: make_encoder(encoder, texts()))
 
 
 def demo_config(folder: Path, loss: str, seed: int = 0) -> Config:

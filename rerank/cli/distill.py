@@ -18,13 +18,7 @@ from rerank.utils.progress import print_result
     flags={"encoder.name": Parameter(alias=("--encoder", "--student"))},
     defaults={"loss.name": "margin_mse"},
 )
-def distill(
-    teacher: PathText,
-    *,
-    fold: str = "all",
-    teacher_template: str = "",
-    config: Config,
-) -> None:
+def distill(teacher: PathText, *, fold: str = "all", teacher_template: str = "", config: Config) -> None:
     """Trains an encoder, the student, on the scores that a cross-encoder, the teacher, gives to the candidates.
 
     Parameters

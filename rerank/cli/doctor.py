@@ -13,6 +13,7 @@ from rerank.models.encoder import load_encoder
 from rerank.retrieval.java import java_version
 from rerank.retrieval.lucene_index import choose_index
 from rerank.tasks.collection import open_settings
+from rerank.training.device import describe_device
 from rerank.utils.errors import UserError
 from rerank.utils.plugins import load_plugins, plugin_versions
 
@@ -28,23 +29,15 @@ from rerank.utils.plugins import load_plugins, plugin_versions
 )
 def doctor(*, config: Config) -> None:
     """Checks Java, the packages, the GPU, and what is named; exit code 1 if something is missing."""
-    sys.exit(0 if examine(config) else 1)
-
-
-def examine(config: Config) -> bool:
-    """Prints a line for each part, and returns whether all are ready.
-
-    Feature vectors need no Java, first stage or encoder.
-    """
     source = config.collection.source
     parts: dict[str, Callable[[], str]] = {"Java": java_version, "packages": _packages}
-    if source and is_feature_source(source):
+    if source and is_feature_source(source):  # needs no Java, first stage or encoder
         parts = {"packages": _packages, "collection": lambda: _features(config)}
     elif source:
         parts |= {"collection": lambda: _collection(config), "first stage": lambda: _first_stage(config)}
     if config.encoder.name and "Java" in parts:
         parts["encoder"] = lambda: _encoder(config)
-    parts["device"] = lambda: _device(config)
+    parts["device"] = lambda: describe_device(config.training.device, config.training.precision)
     ready = True
     for name, describe in parts.items():
         try:
@@ -52,15 +45,14 @@ def examine(config: Config) -> bool:
         except UserError as error:
             ready = False
             print(f"missing  {name:<12} {error}")
-    return ready
+    sys.exit(0 if ready else 1)
 
 
 def _packages() -> str:
     load_plugins()
     versions = {name: version(name) for name in ("torch", "transformers", "sentence-transformers", "pyserini")}
-    return ", ".join(
-        f"{name} {found}" for name, found in {"rerank": __version__, **versions, **plugin_versions()}.items()
-    )
+    versions = {"rerank": __version__, **versions, **plugin_versions()}
+    return ", ".join(f"{name} {found}" for name, found in versions.items())
 
 
 def _collection(config: Config) -> str:
@@ -90,9 +82,3 @@ def _encoder(config: Config) -> str:
     loaded = load_encoder(config.encoder.name)
     parameters = sum(parameter.numel() for parameter in loaded.model.parameters())
     return f"{config.encoder.name}: {parameters / 1e6:.1f} M parameters, passages of {loaded.max_length} tokens"
-
-
-def _device(config: Config) -> str:
-    from rerank.training.device import describe_device
-
-    return describe_device(config.training.device, config.training.precision)

@@ -48,7 +48,10 @@ def score(
     from rerank.pipelines.folder import is_pipeline
 
     if is_pipeline(Path(model)):
-        _expect_queries_alone(run, parts, on)
+        for what, given in ((run, run), ("--parts", parts), (f"--on {on}", on != LOCAL)):
+            if given:
+                effect = "of no effect with a pipeline, which retrieves and ranks queries"
+                raise UserError(f"{what}: {effect}; leave it out")
         from rerank.pipelines.score import score_queries
 
         print_result(score_queries(config, Path(model), out))
@@ -58,10 +61,3 @@ def score(
     if not rescore(config, model, run, out, parts, on):
         sys.exit(1)
     print_result(out)
-
-
-def _expect_queries_alone(run: Path | None, parts: int | None, on: str) -> None:
-    """Raises UserError for what acts on a cross-encoder alone."""
-    for what, given in ((f"{run}", run), ("--parts", parts), (f"--on {on}", on != LOCAL)):
-        if given:
-            raise UserError(f"{what}: of no effect with a pipeline, which retrieves and ranks queries; leave it out")

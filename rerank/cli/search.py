@@ -21,7 +21,6 @@ from rerank.utils.progress import log
 DEFAULTS = {"collection.source": "", "first_stage.depth": 50}
 """A search shows few documents, and somebody waits for them."""
 INDENT = " " * 6
-MARK, UNMARK = "\033[1;33m", "\033[0m"
 CONTROL, REPLACEMENT = re.compile(r"[\x00-\x1f\x7f-\x9f]"), "\ufffd"
 """Characters that a terminal would obey, and what is shown for one."""
 NO_BREAK = "\u00a0"
@@ -54,17 +53,9 @@ def search(
     hits = pipeline.search(query, top, explain=explain)
     if not hits:
         log.info("no document has a word of the query; stop words do not count")
-    print_hits(hits, list(pipeline.stages) if explain else ())
-
-
-def print_hits(hits: Sequence[Hit], stages: Sequence[str] = ()) -> None:
-    """Prints the hits, with what these stages say of them.
-
-    Words are marked by colour on a terminal, and by asterisks elsewhere and with NO_COLOR.
-    """
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    width = shutil.get_terminal_size((100, 24)).columns
-    for line in hit_lines(hits, max(width, 40), (MARK, UNMARK) if colour else ("*", "*"), stages):
+    around, width = ("\033[1;33m", "\033[0m") if colour else ("*", "*"), shutil.get_terminal_size((100, 24)).columns
+    for line in hit_lines(hits, max(width, 40), around, list(pipeline.stages) if explain else ()):
         print(line)
 
 

@@ -4,7 +4,7 @@ import contextlib
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -15,10 +15,6 @@ from rerank.config import Config
 from rerank.utils.errors import UserError
 from rerank.utils.parameters import LARGEST_WHOLE, Count, OptionalPath, Whole, at_least, between
 from rerank.utils.progress import log
-
-if TYPE_CHECKING:
-    from rerank.models.reranker import Reranker
-    from rerank.pipelines.pipeline import Pipeline
 
 SEARCHED = Parameter(
     help="Documents to search in a page at /, as `rerank search` does; without it there is no page.", show_default=False
@@ -64,7 +60,7 @@ def serve(
     max_queue
         Documents of all requests that wait; more are answered with 429.
     """
-    from rerank.pipelines.open import served_by
+    from rerank.pipelines.open import open_to_serve, served_by
     from rerank.serving.app import make_app
     from rerank.serving.metrics import Metrics
     from rerank.serving.requests import Limits
@@ -80,10 +76,11 @@ def serve(
     quick = speed == "auto" and config.training.precision == "auto"
     if speed == "exact" and config.training.precision == "auto":
         config = replace(config, training=replace(config.training, precision="float32"))
+    tokens = LARGEST_WHOLE if max_doc_tokens == "all" else max_doc_tokens
     service = searches = None
     with contextlib.ExitStack() as resources:
         bound = resources.enter_context(open_socket(host, port))
-        reranker, pipeline = _models(config, model, max_doc_tokens, quick)
+        reranker, pipeline = open_to_serve(model, config, tokens, quick)
         if reranker:
             service = Service(reranker, name, limits, metrics)
             resources.callback(service.stop)
@@ -111,28 +108,3 @@ def default_name(model: str) -> str:
     'cross-encoder/ms-marco-MiniLM-L6-v2'
     """
     return "/".join(Path(model).absolute().parts[-3:]).lstrip("/") if Path(model).exists() else model
-
-
-def _models(
-    config: Config, model: str, max_doc_tokens: int | str | None, quick: bool
-) -> "tuple[Reranker | None, Pipeline | None]":
-    """The cross-encoder, in int8 if that is to be `quick`, and the pipeline that a name stands for."""
-    from rerank.jobs.graphs import int8_if_faster, texts_of_python
-    from rerank.pipelines.folder import is_pipeline
-    from rerank.pipelines.open import bm25_and, candidates_of, cross_encoder_of, open_pipeline, warm
-    from rerank.training.device import open_reranker
-
-    pipeline = None
-    if is_pipeline(Path(model)):
-        pipeline = open_pipeline(model, config)
-        reranker = cross_encoder_of(pipeline)
-    else:
-        reranker = open_reranker(config, model)
-        if config.collection.source:
-            pipeline = bm25_and(reranker, model, config)
-            warm(pipeline)
-    if reranker and max_doc_tokens is not None:
-        reranker.model.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else int(max_doc_tokens)
-    if reranker and quick:
-        reranker = int8_if_faster(reranker, lambda: (pipeline and candidates_of(pipeline)) or texts_of_python())
-    return reranker, pipeline

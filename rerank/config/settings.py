@@ -22,6 +22,7 @@ NAME = Pattern(
     f"letters, digits and . = + - _ only, and none of {', '.join(RESERVED)}, {PRETRAINED}…",
     longest=200,
 )
+Precision = Literal["auto", "float32", "bf16", "fp16"]
 DEVICE = Pattern(r"auto|cpu|cuda(:\d+)?|mps", "auto, cpu, cuda, cuda:N or mps")
 
 
@@ -141,7 +142,7 @@ class TrainingSettings:
     """Validation measure to maximise, such as nDCG@20 or AP, or loss (minimised; logged negated)."""
     device: Annotated[str, Parameter(alias="--device", validator=DEVICE)] = "auto"
     """auto (a CUDA GPU if there is one, else the CPU), cpu, cuda, cuda:1 or mps."""
-    precision: Literal["auto", "float32", "bf16", "fp16"] = "auto"
+    precision: Precision = "auto"
     """auto: bf16 on CUDA GPUs, and on CPUs that it makes faster; fp16 on Volta and Turing; elsewhere float32."""
     tf32: bool = True
     """Let float32 products on CUDA GPUs round their factors to TF32: faster from Ampere on."""

@@ -103,3 +103,12 @@ class Fold:
         counts = Counter([*self.train, *self.valid, *self.test])
         if twice := sorted(query_id for query_id, count in counts.items() if count > 1):
             raise ValueError(f"fold {self.name}: queries {', '.join(twice[:5])} are in more than one part")
+
+
+class BestPassage(NamedTuple):
+    """A document that a cross-encoder ranks: its index, its score, and where its best passage is in its text."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    score: float
+    begin: int
+    end: int

@@ -8,16 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
+from rerank.config.settings import Precision
 from rerank.utils.errors import UserError
 
 Autocast = Callable[[], AbstractContextManager[Any]]
 """Makes the context that a forward pass runs in, such as `accelerator.autocast`."""
-
-Precision = Literal["auto", "float32", "bf16", "fp16"]
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """The type of matrix products under each precision; float32 needs no autocast."""

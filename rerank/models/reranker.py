@@ -10,7 +10,7 @@ import torch
 from rerank.config import EncoderSettings
 from rerank.data.candidates import select_candidates, standardised
 from rerank.data.collections import Collection, Documents
-from rerank.data.types import Run
+from rerank.data.types import BestPassage, Run
 from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.gpu import Precision, usable_device
 from rerank.models.scoring import PairScores, TextScorer, make_run, pairs_of
@@ -24,15 +24,6 @@ class Ranked(NamedTuple):
     index: int  # type: ignore[assignment]  # hides tuple.index
     score: float
     text: str
-
-
-class BestPassage(NamedTuple):
-    """A document of a ranking: its index, its score, and where its best passage begins and ends in its text."""
-
-    index: int  # type: ignore[assignment]  # hides tuple.index
-    score: float
-    begin: int
-    end: int
 
 
 class Reranker:

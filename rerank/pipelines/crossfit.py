@@ -71,11 +71,9 @@ class CrossFitting:
         """A stage that was fitted without these parts; it is fitted unless the folder has it."""
         key = self._key(name, without)
         if key not in self._rankers:
-            place = self.place(*key)
-            fitted = (place / "fitted").exists()
-            self._rankers[key] = (
-                self.stages[name].open(self.world, place / "fitted") if fitted else self._fit(*key, place)
-            )
+            place, settings = self.place(*key), self.stages[name]
+            kept = place / "fitted"
+            self._rankers[key] = settings.open(self.world, kept) if kept.exists() else self._fit(*key, place)
         return self._rankers[key]
 
     def place(self, name: str, without: frozenset[str]) -> Path:

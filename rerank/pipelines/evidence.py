@@ -57,14 +57,12 @@ def evidence_of(
     {} without judgments. `ms` are the milliseconds that each stage alone takes for a query; `budget`, if there is one,
     was the most that a query may take.
     """
-    mean, se = _mean(nested)
     rows = []
     for name, settings in stages.items():
         learned = trained_on if settings.learns != "nothing" else 0
         own = values.get(name, {})
         row: dict[str, Any] = {"name": name, "kind": settings.kind, "of": list(below(settings))}
-        row |= dict(zip(("mean", "se"), _mean(own), strict=True))
-        row |= _gain(own, [values[one] for one in below(settings) if values.get(one)])
+        row |= _mean(own) | _gain(own, [values[one] for one in below(settings) if values.get(one)])
         row |= {"ms": total_ms(stages, name, ms) if name in ms else None, "own_ms": ms.get(name)}
         rows.append(row | {"trained_on": learned, "kept": name in prefix(stages, answer)})
     return {
@@ -72,7 +70,7 @@ def evidence_of(
         "answer": answer,
         "budget": budget,
         "queries": len(nested),
-        "nested": {"mean": mean, "se": se},
+        "nested": _mean(nested),
         "stages": rows,
         "values": {name: dict(of) for name, of in values.items()} | {"nested": dict(nested)},
     }
@@ -123,11 +121,9 @@ def _shown(mean: float | None, se: float | None) -> str:
     return "" if mean is None else format_mean(mean, math.nan if se is None else se)
 
 
-def _mean(values: Values) -> tuple[float | None, float | None]:
-    if not values:
-        return None, None
-    mean, se = mean_and_error(list(values.values()))
-    return mean, _number(se)
+def _mean(values: Values) -> dict[str, float | None]:
+    mean, se = mean_and_error(list(values.values())) if values else (math.nan, math.nan)
+    return {"mean": _number(mean), "se": _number(se)}
 
 
 def _number(value: float) -> float | None:

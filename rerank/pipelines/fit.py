@@ -25,7 +25,7 @@ from rerank.pipelines.folder import RUNS, check_place, inputs_of, load_fitted, s
 from rerank.pipelines.graph import prefix
 from rerank.pipelines.pipeline import Pipeline
 from rerank.pipelines.portable import is_portable
-from rerank.stages.base import Ranker, Stage, below, unlearned
+from rerank.stages.base import Ranker, Stage, below
 from rerank.stages.cross_encoder import CrossEncoder
 from rerank.stages.world import World
 from rerank.utils.cluster import LOCAL, expect_engine
@@ -150,7 +150,7 @@ def _unlearned(stages: Mapping[str, Stage], world: World) -> dict[str, Stage]:
     """The stages that can rank without judgments."""
     usable: dict[str, Stage] = {}
     for name, settings in stages.items():
-        without = unlearned(settings)
+        without: Stage = settings.unlearned() if hasattr(settings, "unlearned") else settings
         if without.learns == "nothing" and all(one in usable for one in below(settings)):
             usable[name] = without
     if not usable:

@@ -5,19 +5,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rerank.data.text_lines import check_query
 from rerank.data.trec import ranked
-from rerank.data.types import Hit, Marked, Run
+from rerank.data.types import BestPassage, Hit, Marked, Run
 from rerank.retrieval.words import find_words, snippet
 from rerank.stages.base import Ranker, Stage, below
 from rerank.stages.cross_encoder import CrossEncoderRanker
 from rerank.stages.late_interaction import LateInteractionRanker
 from rerank.stages.world import World
-
-if TYPE_CHECKING:
-    from rerank.models.reranker import BestPassage
 
 QUERY = "query"
 """The id of the query that is asked."""

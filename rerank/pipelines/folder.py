@@ -6,9 +6,10 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rerank.config import CollectionSettings, Config, FirstStageSettings, OutputSettings, TrainingSettings
+from rerank.config.settings import Precision
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.graph import as_toml, read_pipeline
 from rerank.pipelines.portable import copy_world, is_portable, kept_collection, models_of
@@ -24,9 +25,6 @@ from rerank.utils.integrity import changes, files_below, record_of
 from rerank.utils.json_files import read_json
 from rerank.utils.locks import locked, remove_leftovers
 from rerank.utils.progress import log
-
-if TYPE_CHECKING:
-    from rerank.models.gpu import Precision
 
 PIPELINE, STAGES, EVIDENCE, RUNS = "pipeline.toml", "stages", "evidence.json", "runs"
 ARTIFACT = "pt_meta.json"
@@ -138,7 +136,7 @@ def update(folder: Path, device: str = "auto") -> None:
 
 
 def load_fitted(
-    folder: Path, device: str = "auto", precision: "Precision" = "auto", new_documents: bool = False
+    folder: Path, device: str = "auto", precision: Precision = "auto", new_documents: bool = False
 ) -> Fitted:
     """Opens the folder of a fitted pipeline, with the documents that it was fitted on, or those of its collection now.
 
@@ -184,6 +182,6 @@ def load_fitted(
 
 
 def read_evidence(folder: Path) -> dict[str, Any]:
-    """The evidence of a fitted pipeline (`evidence.Evidence.record`)."""
+    """The evidence of a fitted pipeline (`evidence.evidence_of`)."""
     record: dict[str, Any] = read_json(folder / EVIDENCE, dict[str, Any], "fit the pipeline again")
     return record

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rerank.config import Config, flag_name, sections, validate
 from rerank.data.trec import ranked
-from rerank.jobs.graphs import DOCUMENTS, QUERIES, Sample
+from rerank.jobs.graphs import DOCUMENTS, QUERIES, Sample, int8_if_faster, texts_of_python
 from rerank.models.reranker import Reranker
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.folder import is_pipeline, load_fitted
@@ -26,8 +26,6 @@ UNCHANGED = {
     f"{section}.{key}": (value,) for section, values in sections(Config()).items() for key, value in values.items()
 } | {"collection.source": ("", Config().collection.source), "first_stage.depth": (50, Config().first_stage.depth)}
 """The values of settings that nobody has changed: commands have defaults of their own for two."""
-ACTING = ("training.device", "training.precision")
-"""Settings that act with a fitted pipeline, too."""
 
 
 def open_pipeline(path: str, config: Config) -> Pipeline:
@@ -40,7 +38,9 @@ def open_pipeline(path: str, config: Config) -> Pipeline:
         pipeline = Pipeline.of(load_beside(config, Path(path)))
     else:
         pipeline = bm25_and(open_reranker(config, path), path, config)
-    warm(pipeline)
+    world = pipeline.fitted.world  # a first query would wait for the documents, and for Java
+    list(world.texts.get([]))
+    find_words("", world.config.collection.language)
     return pipeline
 
 
@@ -52,16 +52,11 @@ def load_beside(config: Config, folder: Path, acts: Collection[str] = ()) -> Fit
     for section, values in sections(config).items():
         for key, value in values.items():
             name = f"{section}.{key}"
-            if value not in UNCHANGED.get(name, ()) and name not in (*ACTING, *acts):
+            acting = ("training.device", "training.precision", *acts)
+            if value not in UNCHANGED.get(name, ()) and name not in acting:
                 flag = "--collection" if name == "collection.source" else flag_name(section, key)
                 raise UserError(f"{flag} {value}: of no effect: {folder} has its own settings; leave it out")
     return load_fitted(folder, config.training.device, config.training.precision)
-
-
-def warm(pipeline: Pipeline) -> None:
-    """Opens what a first query would wait for: the documents, and Java."""
-    list(pipeline.fitted.world.texts.get([]))
-    find_words("", pipeline.fitted.world.config.collection.language)
 
 
 def bm25_and(model: Reranker, checkpoint: str, config: Config) -> Pipeline:
@@ -89,10 +84,23 @@ def _cross_encoders(fitted: Fitted) -> dict[str, CrossEncoderRanker]:
     return {name: ranker for name, ranker in fitted.rankers.items() if isinstance(ranker, CrossEncoderRanker)}
 
 
-def cross_encoder_of(pipeline: Pipeline) -> Reranker | None:
-    """The last cross-encoder of a fitted pipeline; None if it has none."""
-    found = list(_cross_encoders(pipeline.fitted).values())
-    return found[-1].reranker if found else None
+def open_to_serve(
+    path: str, config: Config, max_doc_tokens: int | None, quick: bool
+) -> tuple[Reranker | None, Pipeline | None]:
+    """The last cross-encoder, in int8 if that is to be `quick` and is faster, and the pipeline that a name stands for.
+
+    A cross-encoder is in a pipeline only if the settings name a collection. See `open_pipeline`.
+    """
+    if is_pipeline(Path(path)) or config.collection.source:
+        pipeline = open_pipeline(path, config)
+        reranker = next((ranker.reranker for ranker in reversed(_cross_encoders(pipeline.fitted).values())), None)
+    else:
+        pipeline, reranker = None, open_reranker(config, path)
+    if reranker and max_doc_tokens:
+        reranker.model.max_doc_tokens = max_doc_tokens
+    if reranker and quick:
+        reranker = int8_if_faster(reranker, lambda: (pipeline and candidates_of(pipeline)) or texts_of_python())
+    return reranker, pipeline
 
 
 def served_by(pipeline: Pipeline, rank_passages: RankPassages) -> Pipeline:

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rerank.config.settings import Precision
 from rerank.data.types import Hit, Run
 from rerank.pipelines.fitted import Fitted, search
 from rerank.pipelines.folder import check_place, load_fitted, save_fitted
@@ -11,9 +12,6 @@ from rerank.pipelines.graph import as_toml, in_order, read_pipeline
 from rerank.pipelines.transformer import make_transformer
 from rerank.stages.base import Stage, below
 from rerank.utils.errors import UserError
-
-if TYPE_CHECKING:
-    from rerank.models.gpu import Precision
 
 
 class Pipeline:
@@ -38,7 +36,7 @@ class Pipeline:
         return cls(read_pipeline(Path(path)))
 
     @classmethod
-    def load(cls, folder: str | Path, device: str = "auto", precision: "Precision" = "auto") -> "Pipeline":
+    def load(cls, folder: str | Path, device: str = "auto", precision: Precision = "auto") -> "Pipeline":
         """The fitted pipeline of a folder that `rerank.fit` or `save` wrote. Raises UserError if it is damaged."""
         return cls.of(load_fitted(Path(folder), device, precision))
 

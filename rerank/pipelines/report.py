@@ -71,13 +71,7 @@ def _queries(record: Mapping[str, Any]) -> list[tuple[str, Rows]]:
         return []
     gains = sorted(((values["nested"][q] - values[first][q], q) for q in values["nested"]), reverse=True)
     head = ("query", first, "chosen", "gain")
-    parts = []
-    for title, some in (("Queries that won", gains[:SHOWN]), ("Queries that lost", gains[::-1][:SHOWN])):
-        sign = 1 if title.endswith("won") else -1
-        cells = [
-            (q, f"{values[first][q]:.4f}", f"{values['nested'][q]:.4f}", f"{gain:+.4f}")
-            for gain, q in some
-            if sign * gain > 0
-        ]
-        parts.append((title, Rows(head, cells)))
-    return parts
+    rows = [(q, f"{values[first][q]:.4f}", f"{values['nested'][q]:.4f}", f"{gain:+.4f}") for gain, q in gains if gain]
+    won = sum(gain > 0 for gain, _ in gains)
+    lost = rows[won:][::-1]
+    return [("Queries that won", Rows(head, rows[:won][:SHOWN])), ("Queries that lost", Rows(head, lost[:SHOWN]))]

@@ -142,8 +142,7 @@ class Engine:
                 return
             # The message may have the text of a query in it.
             log.info(f"a request could not be scored: {type(error).__name__}")
-            failure = RefusalError(500, f"the model could not score the documents: {type(error).__name__}")
-            _finish(parts[0][0], failure)
+            _finish(parts[0][0], RefusalError(500, f"the model could not score the documents: {type(error).__name__}"))
             return
         self._metrics.chunk_requests.observe(len(parts))
         begin = 0

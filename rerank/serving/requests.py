@@ -3,8 +3,7 @@
 import asyncio
 import time
 import traceback
-from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,6 +23,8 @@ HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}
 
 Body = dict[str, Any]
 """The JSON object of a request."""
+Answer = Callable[[str, Body], Coroutine[Any, Any, Any]]
+"""(path, body) -> the JSON of the answer to a request, or RefusalError; cancelled if the client goes away."""
 Fields = TypeVar("Fields", bound=msgspec.Struct)
 
 
@@ -107,32 +108,22 @@ def convert(body: Body, kind: type[Fields]) -> Fields:
         raise RefusalError(422, f"{place}: {reason[0].lower()}{reason[1:]}") from None
 
 
-class Endpoint(ABC):
-    """Answers the requests of some paths."""
-
-    def __init__(self, limits: Limits, metrics: Metrics) -> None:
-        self.limits, self.metrics = limits, metrics
-
-    @abstractmethod
-    async def answer(self, path: str, body: Body) -> Any:
-        """The JSON of the answer to a request, or RefusalError; cancelled if the client goes away."""
-
-    async def respond(self, request: Request) -> Response:
-        """The response to a request: an answer or a refusal."""
-        started, path = time.perf_counter(), request.url.path
-        try:
-            body = await asyncio.to_thread(parse, await read_body(request, self.limits))
-            response: Response = JSONResponse(await _unless_gone(request, self.answer(path, body)))
-        except RefusalError as refusal:
-            response = refusal.response()
-        except ClientDisconnect:
-            self.metrics.clients_gone.inc()
-            response = Response(status_code=499)  # which the metrics alone see
-        except Exception as error:
-            log_error("internal error", error)
-            response = RefusalError(500, f"internal error: {type(error).__name__}").response()
-        self.metrics.request(path, response.status_code, time.perf_counter() - started)
-        return response
+async def respond(answer: Answer, limits: Limits, metrics: Metrics, request: Request) -> Response:
+    """The response to a request: an answer or a refusal."""
+    started, path = time.perf_counter(), request.url.path
+    try:
+        body = await asyncio.to_thread(parse, await read_body(request, limits))
+        response: Response = JSONResponse(await _unless_gone(request, answer(path, body)))
+    except RefusalError as refusal:
+        response = refusal.response()
+    except ClientDisconnect:
+        metrics.clients_gone.inc()
+        response = Response(status_code=499)  # which the metrics alone see
+    except Exception as error:
+        log_error("internal error", error)
+        response = RefusalError(500, f"internal error: {type(error).__name__}").response()
+    metrics.request(path, response.status_code, time.perf_counter() - started)
+    return response
 
 
 async def _unless_gone(request: Request, work: Coroutine[Any, Any, Any]) -> Any:

@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse, Response
 from rerank.data.text_lines import check_query
 from rerank.data.types import Hit
 from rerank.serving.metrics import Metrics
-from rerank.serving.requests import Body, Endpoint, Limits, RefusalError, convert, log_error
+from rerank.serving.requests import Body, Limits, RefusalError, convert, log_error, respond
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
@@ -62,7 +62,7 @@ class SearchRequest(msgspec.Struct):
     explain: bool = False
 
 
-class Searches(Endpoint):
+class Searches:
     """Searches a collection, one query after the other: Java keeps what it knows of a thread as long as that lives.
 
     `search` finds documents by (query, top, explain=); it may raise RefusalError, and its errors must not have the
@@ -70,7 +70,7 @@ class Searches(Endpoint):
     """
 
     def __init__(self, search: Callable[..., Sequence[Hit]], collection: str, metrics: Metrics) -> None:
-        super().__init__(Limits(max_body_bytes=LARGEST_BODY), metrics)
+        self.respond = partial(respond, self.answer, Limits(max_body_bytes=LARGEST_BODY), metrics)
         self._search, self._collection = search, collection
         self._thread, self._waiting = ThreadPoolExecutor(1, thread_name_prefix="search"), 0
 
@@ -97,14 +97,8 @@ class Searches(Endpoint):
         return self._page(query, hits=found[first - 1 :][:TOP], first=first, before=before, after=after)
 
     def _page(self, query: str = "", refusal: RefusalError | None = None, hits: Any = None, **more: Any) -> Response:
-        shown = {
-            "css": CSS,
-            "collection": self._collection,
-            "query": query,
-            "hits": hits,
-            "problem": str(refusal or ""),
-        }
-        content = TEMPLATES.get_template("search.html").render(shown, **more)
+        shown = {"css": CSS, "collection": self._collection, "query": query, "hits": hits, **more}
+        content = TEMPLATES.get_template("search.html").render(shown, problem=str(refusal or ""))
         return HTMLResponse(content, refusal.status if refusal else 200, HEADERS | (refusal.headers if refusal else {}))
 
     async def answer(self, path: str, body: Body) -> Any:

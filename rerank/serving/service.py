@@ -3,18 +3,20 @@
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from rerank.models.reranker import BestPassage, Reranker
+from rerank.data.types import BestPassage
+from rerank.models.reranker import Reranker
 from rerank.serving.dialects import Scored, request_of
 from rerank.serving.engine import Engine, Job
 from rerank.serving.metrics import Metrics
-from rerank.serving.requests import Body, Endpoint, Limits, RefusalError
+from rerank.serving.requests import Body, Limits, RefusalError, respond
 
 
-class Service(Endpoint):
+class Service:
     """Answers the requests for scores.
 
     `name` is the model's, as answers give it. One thread tokenises, since a tokenizer is not to be called by two at
@@ -22,8 +24,8 @@ class Service(Endpoint):
     """
 
     def __init__(self, reranker: Reranker, name: str, limits: Limits, metrics: Metrics) -> None:
-        super().__init__(limits, metrics)
-        self.reranker, self.name = reranker, name
+        self.reranker, self.name, self.limits, self.metrics = reranker, name, limits, metrics
+        self.respond = partial(respond, self.answer, limits, metrics)
         self.engine = Engine(reranker.scorer, limits.max_queue, metrics)
         self._tokeniser = ThreadPoolExecutor(1, thread_name_prefix="tokeniser")
 

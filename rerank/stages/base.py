@@ -1,6 +1,5 @@
 """What a stage is: settings that are fitted on a fold, and a ranker that ranks queries. The registry of all kinds."""
 
-import functools
 import importlib
 import pkgutil
 from collections.abc import Mapping, Sequence
@@ -62,7 +61,6 @@ class Stage(Protocol):
 
 
 STAGES: dict[str, type[Any]] = {}
-"""The registered kinds."""
 
 Settings = TypeVar("Settings", bound=type)
 
@@ -75,16 +73,10 @@ def stage(settings: Settings) -> Settings:
 
 def stage_kinds() -> dict[str, type[Any]]:
     """All kinds by name: those of this package, of plug-ins, and those registered since."""
-    _import_stages()
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        importlib.import_module(f"rerank.stages.{module.name}")
     load_plugins()
     return STAGES
-
-
-@functools.cache
-def _import_stages() -> None:
-    package = importlib.import_module("rerank.stages")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"rerank.stages.{module.name}")
 
 
 def expect_one_below(settings: "Stage") -> None:
@@ -98,12 +90,6 @@ def check_loss(loss: str | LossSettings) -> None:
     from rerank.training.objective import open_loss  # loads torch
 
     open_loss(loss_settings(loss), "loss")
-
-
-def unlearned(settings: "Stage") -> "Stage":
-    """The settings for a collection without judgments."""
-    without: Stage = settings.unlearned() if hasattr(settings, "unlearned") else settings
-    return without
 
 
 def loss_settings(loss: str | LossSettings) -> LossSettings:

@@ -51,7 +51,6 @@ class BM25:
         """Every setting is checked by its bounds."""
 
     def unlearned(self) -> "BM25":
-        """k1 and b are those that are set."""
         return replace(self, tune=False)
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "BM25Ranker":
@@ -76,7 +75,6 @@ class BM25:
         return BM25Ranker(replace(self, k1=chosen.k1, b=chosen.b), world, world.index)
 
     def open(self, world: World, folder: Path) -> "BM25Ranker":
-        """A searcher of the world's index. Raises UserError for a damaged file."""
         if not self.tune:
             return BM25Ranker(self, world, world.index)
         chosen = read_json(folder / FILE, dict[str, float], "fit the pipeline again")
@@ -109,6 +107,5 @@ class BM25Ranker:
         return {query_id: scores for query_id, scores in found.items() if scores}
 
     def save(self, folder: Path) -> None:
-        """Writes k1 and b, if judgments chose them."""
         if self.settings.tune:
             (folder / FILE).write_text(json.dumps({"k1": self.settings.k1, "b": self.settings.b}), encoding="utf-8")

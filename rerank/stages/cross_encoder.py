@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from rerank.config import Config, EncoderSettings, ListsSettings, LossSettings, TrainingSettings
 from rerank.data.candidates import select_candidates
 from rerank.data.trec import ranked
-from rerank.data.types import Fold, Run
+from rerank.data.types import BestPassage, Fold, Run
 from rerank.evaluation.fusion import place_above
 from rerank.runs.layout import FoldFolder
 from rerank.stages.base import Learns, check_loss, expect_one_below, stage
@@ -18,9 +18,9 @@ from rerank.stages.world import World
 from rerank.utils.parameters import Whole, at_least
 
 if TYPE_CHECKING:
-    from rerank.models.reranker import BestPassage, Reranker
+    from rerank.models.reranker import Reranker
 
-RankPassages = Callable[..., "list[BestPassage]"]
+RankPassages = Callable[..., list[BestPassage]]
 """What `Reranker.rank_passages` does: (query, texts, first_scores=) -> the texts, best first."""
 
 
@@ -55,7 +55,6 @@ class CrossEncoder:
         return "expensively" if self.trained else "nothing"
 
     def check(self) -> None:
-        """Raises ValueError unless one stage is below, and UserError for a loss that does not exist."""
         expect_one_below(self)
         check_loss(self.loss)
 
@@ -82,7 +81,6 @@ class CrossEncoder:
         return self.open(world, folder)
 
     def open(self, world: World, folder: Path) -> "CrossEncoderRanker":
-        """Opens the model. Raises UserError if it cannot be loaded."""
         from rerank.training.device import open_reranker
 
         config = self.config(world)
@@ -124,7 +122,7 @@ class CrossEncoderRanker:
             return {}
         return place_above(self.reranker.rerank_texts(first, queries, self.world.texts, self.settings.depth), first)
 
-    def rank_one(self, query_id: str, query: str, first: dict[str, float]) -> "tuple[Run, dict[str, BestPassage]]":
+    def rank_one(self, query_id: str, query: str, first: dict[str, float]) -> tuple[Run, dict[str, BestPassage]]:
         """The run of one query, and doc_id -> the passage that the model scored highest, of the ranked documents."""
         doc_ids = ranked(first)[: self.settings.depth]
         texts = [document.text for document in self.world.texts.get(doc_ids)]
@@ -135,6 +133,5 @@ class CrossEncoderRanker:
         return place_above({query_id: scores}, {query_id: first}), passages
 
     def save(self, folder: Path) -> None:
-        """Copies the checkpoint, if one was trained."""
         if self.settings.trained:
             shutil.copytree(self.checkpoint, FoldFolder(folder).checkpoint)

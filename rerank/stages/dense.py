@@ -32,7 +32,6 @@ class Dense:
         return self.open(world, folder)
 
     def open(self, world: World, folder: Path) -> "DenseRanker":
-        """A searcher of the world's vectors."""
         world.vectors(self.encoder)
         return DenseRanker(self, world)
 

@@ -52,7 +52,6 @@ class Features:
     learns: ClassVar[Learns] = "cheaply"
 
     def check(self) -> None:
-        """Raises ValueError if no stage is named, and UserError for a loss that does not exist."""
         if not self.of:
             raise ValueError("expected one stage or more, whose scores are features")
         check_loss(self.loss)

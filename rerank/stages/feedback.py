@@ -11,7 +11,6 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from rerank.data.embeddings import EmbeddingStore
 from rerank.data.trec import ranked
 from rerank.data.types import Fold, Run
 from rerank.evaluation.fusion import fuse_ranks
@@ -40,7 +39,6 @@ class Feedback:
     learns: ClassVar[Learns] = "nothing"
 
     def check(self) -> None:
-        """Raises ValueError if no stage is named."""
         if not self.of:
             raise ValueError("expected one stage or more, whose best documents are added")
 
@@ -49,7 +47,6 @@ class Feedback:
         return self.open(world, folder)
 
     def open(self, world: World, folder: Path) -> "FeedbackRanker":
-        """A searcher of the world's vectors."""
         world.vectors(self.encoder)
         return FeedbackRanker(self, world)
 
@@ -62,36 +59,26 @@ class FeedbackRanker:
     world: World
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
-        """The best documents of each query that has text; one without a document below has no feedback."""
-        name = self.settings.encoder
-        vectors = _with_feedback(
-            self.world.query_vectors(name, queries), below, self.world.vectors(name), self.settings.documents
-        )
-        return self.world.search(name, vectors, self.settings.depth)
+        """The best documents of each query that has text; one without a document below has no feedback.
+
+        The unit vectors of a query and, in the mean, of its best documents are added; the sum is as long as the query's
+        vector. A document's vector is the mean of its passages'.
+        """
+        settings, world = self.settings, self.world
+        vectors, documents = world.query_vectors(settings.encoder, queries), world.vectors(settings.encoder)
+        first = fuse_ranks(below) if len(below) > 1 else below[0]
+        best = {query_id: ranked(first[query_id])[: settings.documents] for query_id in vectors if query_id in first}
+        numbers = documents.numbers({doc_id for doc_ids in best.values() for doc_id in doc_ids})
+        for query_id, doc_ids in best.items():
+            means = [_unit(documents.vectors_of(numbers[d]).mean(0)) for d in doc_ids if d in numbers]
+            if means:
+                query = vectors[query_id]
+                moved = _unit(_unit(query) + np.mean(means, axis=0)) * np.linalg.norm(query)
+                vectors[query_id] = moved.astype(np.float32)
+        return world.search(settings.encoder, vectors, settings.depth)
 
     def save(self, folder: Path) -> None:
         """Nothing is learned."""
-
-
-def _with_feedback(
-    queries: Mapping[str, np.ndarray], below: Sequence[Run], documents: EmbeddingStore, count: int
-) -> dict[str, np.ndarray]:
-    """query_id -> the unit vector of the query plus the mean of those of its best documents, as long as the query's.
-
-    A document's vector is the mean of its passages'. queries: query_id to its (dimensions,) vector, which stays as it
-    is for a query without a document below.
-    """
-    first = fuse_ranks(below) if len(below) > 1 else below[0]
-    best = {query_id: ranked(first[query_id])[:count] for query_id in queries if query_id in first}
-    numbers = documents.numbers({doc_id for doc_ids in best.values() for doc_id in doc_ids})
-    moved = dict(queries)
-    for query_id, doc_ids in best.items():
-        means = [_unit(documents.vectors_of(numbers[d]).mean(0)) for d in doc_ids if d in numbers]
-        if means:
-            query = queries[query_id]
-            vector = _unit(_unit(query) + np.mean(means, axis=0)) * np.linalg.norm(query)
-            moved[query_id] = vector.astype(np.float32)
-    return moved
 
 
 def _unit(vector: np.ndarray) -> np.ndarray:

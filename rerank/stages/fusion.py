@@ -52,7 +52,6 @@ class Fusion:
         return "nothing" if self.weights else "cheaply"
 
     def unlearned(self) -> "Fusion":
-        """All weights are equal."""
         return self if self.weights else replace(self, weights=(1 / len(self.of),) * len(self.of))
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "FusionRanker":
@@ -63,7 +62,6 @@ class Fusion:
         return FusionRanker(weights, self.depth)
 
     def open(self, world: World, folder: Path) -> "FusionRanker":
-        """Reads the weights. Raises UserError for a damaged file."""
         return FusionRanker(tuple(read_json(folder / FILE, list[float], "fit the pipeline again")), self.depth)
 
 
@@ -75,9 +73,7 @@ class FusionRanker:
     depth: int
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
-        """The weighted sum of the stages below."""
         return first_documents(fuse_scores(below, self.weights), self.depth)
 
     def save(self, folder: Path) -> None:
-        """Writes the weights."""
         (folder / FILE).write_text(json.dumps(self.weights), encoding="utf-8")

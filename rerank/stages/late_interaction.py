@@ -3,17 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from rerank.data.candidates import standardised
-from rerank.data.types import Candidates, Fold, Run
+from rerank.data.types import Fold, Run
+from rerank.evaluation.fusion import place_above
 from rerank.stages.base import Learns, expect_one_below, stage
-from rerank.stages.reranking import re_rank
+from rerank.stages.reranking import lists_to_rank
 from rerank.stages.world import World
+from rerank.tasks.vectors import LateInteraction as Matcher
 from rerank.utils.parameters import PathText, Whole, at_least
-
-if TYPE_CHECKING:
-    from rerank.tasks.vectors import LateInteraction as Matcher
 
 ALL_BELOW = 20_000
 """Documents of a collection all of which are encoded by a fit; of more, those that a query finds, when it does."""
@@ -41,7 +40,6 @@ class LateInteraction:
     learns: ClassVar[Learns] = "nothing"
 
     def check(self) -> None:
-        """Raises ValueError unless one stage is below."""
         expect_one_below(self)
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "LateInteractionRanker":
@@ -61,24 +59,19 @@ class LateInteractionRanker:
     """Ranks with the tokens of a world's documents; what it finds for the world's queries is kept in memory."""
 
     settings: LateInteraction
-    matcher: "Matcher"
+    matcher: Matcher
     known: frozenset[str] = frozenset()
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
-        """The documents of the stage below; the first `depth` of them are ranked, and come first."""
-        settings, matcher = self.settings, self.matcher
-
-        def score(lists: Mapping[str, Candidates]) -> Run:
-            matcher.add(list(dict.fromkeys(doc_id for found in lists.values() for doc_id in found.doc_ids)))
-            scores: Run = {}
-            for query_id, found in lists.items():
-                query = queries[query_id]
-                own = standardised(matcher.scores(query, found.doc_ids, keep=query in self.known))
-                values = [new + settings.below_weight * old for new, old in zip(own, found.first_scores, strict=True)]
-                scores[query_id] = dict(zip(found.doc_ids, values, strict=True))
-            return scores
-
-        return re_rank(queries, below, settings.depth, score)
+        lists, weight = lists_to_rank(queries, below[0], self.settings.depth), self.settings.below_weight
+        self.matcher.add(list(dict.fromkeys(doc_id for found in lists.values() for doc_id in found.doc_ids)))
+        scores: Run = {}
+        for query_id, found in lists.items():
+            query = queries[query_id]
+            own = standardised(self.matcher.scores(query, found.doc_ids, keep=query in self.known))
+            values = [new + weight * old for new, old in zip(own, found.first_scores, strict=True)]
+            scores[query_id] = dict(zip(found.doc_ids, values, strict=True))
+        return place_above(scores, below[0])
 
     def save(self, folder: Path) -> None:
         """Nothing is learned."""

@@ -13,9 +13,10 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from rerank.data.types import Candidates, Fold, Run
+from rerank.evaluation.fusion import place_above
 from rerank.evaluation.weights import is_ahead, values_by_weight, with_added
 from rerank.stages.base import Learns, expect_one_below, stage
-from rerank.stages.reranking import lists_to_tune, re_rank
+from rerank.stages.reranking import lists_to_rank, lists_to_tune
 from rerank.stages.world import World
 from rerank.utils.json_files import read_json
 from rerank.utils.parameters import Whole, at_least
@@ -57,11 +58,9 @@ class Neighbours:
         return "cheaply" if self.weight is None else "nothing"
 
     def check(self) -> None:
-        """Raises ValueError unless one stage is below."""
         expect_one_below(self)
 
     def unlearned(self) -> "Neighbours":
-        """The weight is set."""
         return replace(self, weight=WEIGHT) if self.weight is None else self
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "NeighboursRanker":
@@ -79,7 +78,6 @@ class Neighbours:
         return replace(ranker, weight=next(good))
 
     def open(self, world: World, folder: Path) -> "NeighboursRanker":
-        """Reads the weight. Raises UserError for a damaged file."""
         weight = read_json(folder / FILE, float, "fit the pipeline again") if self.weight is None else self.weight
         return NeighboursRanker(self, world, weight)
 
@@ -93,12 +91,9 @@ class NeighboursRanker:
     weight: float
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
-        """The documents of the stage below; the first `depth` of them are ranked, and come first."""
-
-        def score(lists: Mapping[str, Candidates]) -> Run:
-            return {q: with_added(found, self.means(found), self.weight) for q, found in lists.items()}
-
-        return re_rank(queries, below, self.settings.depth, score)
+        lists = lists_to_rank(queries, below[0], self.settings.depth)
+        scores = {q: with_added(found, self.means(found), self.weight) for q, found in lists.items()}
+        return place_above(scores, below[0])
 
     def means(self, found: Candidates) -> np.ndarray:
         """(candidates,) the mean score of the neighbours of each one; 0 for one without a neighbour."""
@@ -111,7 +106,6 @@ class NeighboursRanker:
         return means
 
     def save(self, folder: Path) -> None:
-        """Writes the weight that was chosen."""
         if self.settings.weight is None:
             (folder / FILE).write_text(json.dumps(self.weight), encoding="utf-8")
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from rerank.config import ListsSettings, LossSettings, TrainingSettings
 from rerank.data.candidates import select_candidates
-from rerank.data.types import Candidates, Fold, Run
+from rerank.data.types import Fold, Run
+from rerank.evaluation.fusion import place_above
 from rerank.stages.base import Learns, check_loss, expect_one_below, stage
-from rerank.stages.reranking import SMALL_TRAINING, re_rank, train
+from rerank.stages.reranking import SMALL_TRAINING, lists_to_rank, train
 from rerank.stages.world import World
 from rerank.utils.parameters import PathText, Whole, at_least
 
@@ -50,7 +51,6 @@ class QueryAdapter:
     learns: ClassVar[Learns] = "cheaply"
 
     def check(self) -> None:
-        """Raises ValueError unless one stage is below, and UserError for a loss that does not exist."""
         expect_one_below(self)
         check_loss(self.loss)
 
@@ -72,7 +72,6 @@ class QueryAdapter:
         return AdapterRanker(self, world, found or model)
 
     def open(self, world: World, folder: Path) -> "AdapterRanker":
-        """Reads the matrix. Raises UserError for a damaged file."""
         from rerank.models.query_adapter import load_adapter
 
         world.vectors(self.encoder)
@@ -88,19 +87,14 @@ class AdapterRanker:
     model: "Matrix"
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
-        """The documents of the stage below; the first `depth` of them are ranked, and come first."""
         from rerank.tasks.small_models import score_lists
 
         settings, device = self.settings, self.model.change.device
         inputs = _vectors(settings.encoder, self.world, queries).of
-
-        def score(lists: Mapping[str, Candidates]) -> Run:
-            return score_lists(self.model, inputs, list(lists.values()), settings.below_weight, device)
-
-        return re_rank(queries, below, settings.depth, score)
+        lists = list(lists_to_rank(queries, below[0], settings.depth).values())
+        return place_above(score_lists(self.model, inputs, lists, settings.below_weight, device), below[0])
 
     def save(self, folder: Path) -> None:
-        """Writes the matrix."""
         from rerank.models.query_adapter import save_adapter
 
         save_adapter(self.model, folder)

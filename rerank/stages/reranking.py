@@ -1,6 +1,6 @@
 """What stages share that rank the first documents of the stage below, and leave the others below these."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from rerank.config import TrainingSettings
 from rerank.data.candidates import select_candidates
 from rerank.data.types import Candidates, Fold, Run
-from rerank.evaluation.fusion import place_above
 from rerank.evaluation.weights import some_queries
 from rerank.stages.base import loss_settings
 from rerank.stages.world import World
@@ -22,16 +21,10 @@ SMALL_TRAINING = TrainingSettings(epochs=8, lists_per_epoch=256, lists_per_step=
 """How small models are trained by default."""
 
 
-def re_rank(
-    queries: Mapping[str, str], below: Sequence[Run], depth: int, score: Callable[[Mapping[str, Candidates]], Run]
-) -> Run:
-    """The documents of the one stage below; the first `depth` of each query that has text come first, by `score`.
-
-    `score` takes these candidates by query_id, with the standardised scores of the stage below.
-    """
-    (first,) = below
+def lists_to_rank(queries: Mapping[str, str], first: Run, depth: int) -> Mapping[str, Candidates]:
+    """The first `depth` documents of each query that has text, with the standardised scores of the stage below."""
     query_ids = [query_id for query_id, text in queries.items() if text.strip() and first.get(query_id)]
-    return place_above(score(select_candidates(first, {}, depth, query_ids, keep_scores=True)), first)
+    return select_candidates(first, {}, depth, query_ids, keep_scores=True)
 
 
 def lists_to_tune(settings: Any, query_ids: Iterable[str], first: Run) -> list[Candidates]:

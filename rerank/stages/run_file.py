@@ -28,11 +28,9 @@ class RunFile:
         """A file that is missing or malformed is an error when it is read."""
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "RunFileRanker":
-        """Reads the run."""
         return self.open(world, folder)
 
     def open(self, world: World, folder: Path) -> "RunFileRanker":
-        """Reads the run. Raises UserError if it is missing or malformed."""
         return RunFileRanker(self.file, read_run(self.file))
 
 

@@ -15,9 +15,10 @@ import numpy as np
 
 from rerank.data.embeddings import units
 from rerank.data.types import Candidates, Fold, Run
+from rerank.evaluation.fusion import place_above
 from rerank.evaluation.weights import values_by_weight, with_added
 from rerank.stages.base import Learns, expect_one_below, stage
-from rerank.stages.reranking import lists_to_tune, re_rank
+from rerank.stages.reranking import lists_to_rank, lists_to_tune
 from rerank.stages.world import World
 from rerank.utils.json_files import read_json
 from rerank.utils.parameters import PathText, Whole, at_least
@@ -58,7 +59,6 @@ class SimilarQueries:
     learns: ClassVar[Learns] = "cheaply"
 
     def check(self) -> None:
-        """Raises ValueError unless one stage is below."""
         expect_one_below(self)
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "SimilarQueriesRanker":
@@ -83,7 +83,6 @@ class SimilarQueries:
         return replace(ranker, weight=weights[means.index(max(means))])
 
     def open(self, world: World, folder: Path) -> "SimilarQueriesRanker":
-        """Reads the judged queries. Raises UserError for a damaged file."""
         learned = read_json(folder / FILE, Learned, "fit the pipeline again")
         return SimilarQueriesRanker(self, world, np.load(folder / VECTORS), learned["relevant"], learned["weight"])
 
@@ -99,13 +98,10 @@ class SimilarQueriesRanker:
     weight: float
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
-        """The documents of the stage below; the first `depth` of them are ranked, and come first."""
         vectors = self.world.query_vectors(self.settings.encoder, queries)
-
-        def score(lists: Mapping[str, Candidates]) -> Run:
-            return {q: with_added(found, self.votes(found, vectors[q]), self.weight) for q, found in lists.items()}
-
-        return re_rank(queries, below, self.settings.depth, score)
+        lists = lists_to_rank(queries, below[0], self.settings.depth)
+        scores = {q: with_added(found, self.votes(found, vectors[q]), self.weight) for q, found in lists.items()}
+        return place_above(scores, below[0])
 
     def votes(self, found: Candidates, vector: np.ndarray, left_out: int | None = None) -> np.ndarray:
         """(candidates,) the votes of the most similar judged queries, without the one at the place `left_out`."""
@@ -119,7 +115,6 @@ class SimilarQueriesRanker:
         return np.array(list(votes.values()))
 
     def save(self, folder: Path) -> None:
-        """Writes the judged queries and the weight."""
         learned = {"weight": self.weight, "relevant": [list(doc_ids) for doc_ids in self.relevant]}
         (folder / FILE).write_text(json.dumps(learned), encoding="utf-8")
         np.save(folder / VECTORS, self.vectors)

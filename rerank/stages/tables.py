@@ -74,7 +74,8 @@ def _changed(settings: Any) -> dict[str, Any]:
     for field in fields(settings):
         value = getattr(settings, field.name)
         if value != _default(field):
-            table[field.name] = _as_toml(value)
+            plain = list(value) if isinstance(value, tuple) else value
+            table[field.name] = _changed(value) if is_dataclass(value) else plain
     table |= table.pop("hyperparameters", {})
     return table
 
@@ -82,9 +83,3 @@ def _changed(settings: Any) -> dict[str, Any]:
 def _default(field: Any) -> Any:
     """The default of a field; MISSING for one that is required."""
     return field.default_factory() if field.default_factory is not MISSING else field.default
-
-
-def _as_toml(value: Any) -> Any:
-    if is_dataclass(value):
-        return _changed(value)
-    return list(value) if isinstance(value, tuple) else value

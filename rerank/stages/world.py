@@ -1,6 +1,7 @@
 """World: a collection, and what is made of its documents once for all stages: the index and the vectors."""
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -73,7 +74,7 @@ class World:
     places: Mapping[str, str] = field(default_factory=dict)
     runs: dict[Any, Run] = field(default_factory=dict, repr=False)
     _made: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False)
-    _searches: dict[str, int] = field(default_factory=dict, repr=False)
+    _searches: Counter[str] = field(default_factory=Counter, repr=False)
     _query_vectors: dict[tuple[str, str], np.ndarray] = field(default_factory=dict, repr=False)
     _words: dict[str, list[str]] = field(default_factory=dict, repr=False)
 
@@ -170,18 +171,16 @@ class World:
         documents = self.vectors(name)
         if index := self._index(name):
             return dict(search_index(vectors, documents, depth, index))
-        if len(vectors) == 1 and (rounded := self._rounded_vectors(name)):
-            ((query_id, vector),) = vectors.items()
-            return {query_id: rounded.search(vector, depth)}
+        if len(vectors) == 1:
+            self._searches[name] += 1
+            if self._searches[name] > SEARCHES_BEFORE_ROUNDING and (rounded := self._rounded(name)):
+                ((query_id, vector),) = vectors.items()
+                return {query_id: rounded.search(vector, depth)}
         return dict(search_exactly(vectors, documents, depth))
-
-    def _rounded_vectors(self, name: str) -> "RoundedVectors | None":
-        """The rounded vectors of a bi-encoder, if they are faster; None for the first searches, which may be all."""
-        self._searches[name] = self._searches.get(name, 0) + 1
-        return self._rounded(name) if self._searches[name] > SEARCHES_BEFORE_ROUNDING else None
 
     @once
     def _rounded(self, name: str) -> "RoundedVectors | None":
+        """The rounded vectors of a bi-encoder, if they are faster."""
         from rerank.tasks.rounded_vectors import rounded_if_faster  # loads torch
 
         return rounded_if_faster(self.vectors(name))
