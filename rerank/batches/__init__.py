@@ -1,4 +1,1 @@
-"""Batches: lists of documents as tensors, from sampling and passages to micro-batches.
-
-Knows nothing of models, losses or the training loop.
-"""
+"""Batches: lists of documents as tensors, from sampling and passages to micro-batches. Knows nothing of models."""

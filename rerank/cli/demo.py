@@ -3,16 +3,7 @@
 import time
 from pathlib import Path
 
-from rerank.config import (
-    CollectionSettings,
-    Config,
-    EncoderSettings,
-    FirstStageSettings,
-    ListsSettings,
-    LossSettings,
-    OutputSettings,
-    TrainingSettings,
-)
+from rerank import config
 from rerank.data.collections import open_collection
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.run_files import compare_files
@@ -20,9 +11,8 @@ from rerank.utils.locks import make_once
 from rerank.utils.parameters import FilePath
 from rerank.utils.progress import log
 
-LOSSES = {"hinge": LossSettings("hinge"), "smoothi": LossSettings("smoothi", {"alpha": 10.0})}
+LOSSES = {"hinge": config.LossSettings("hinge"), "smoothi": config.LossSettings("smoothi", {"alpha": 10.0})}
 """By experiment. Of the alphas 1 (the paper's), 3, 10, 30 and 100, validation prefers 10 (docs/results.md)."""
-FOLDS = 3
 
 
 def demo(folder: FilePath = Path("runs/demo")) -> None:
@@ -47,7 +37,7 @@ def demo(folder: FilePath = Path("runs/demo")) -> None:
         for name in LOSSES:
             train_folds(demo_config(folder, name))
         log.info(f"{time.time() - start:.0f} seconds")
-    print(compare_files([results.bm25_run(FirstStageSettings()), *runs]))
+    print(compare_files([results.bm25_run(config.FirstStageSettings()), *runs]))
 
 
 def make_inputs(folder: Path) -> None:
@@ -65,18 +55,18 @@ def make_inputs(folder: Path) -> None:
     make_once(encoder, "encoder", lambda: make_encoder(encoder, texts()))
 
 
-def demo_config(folder: Path, loss: str, seed: int = 0) -> Config:
+def demo_config(folder: Path, loss: str, seed: int = 0) -> config.Config:
     """The settings of one of LOSSES.
 
     Small steps that end at 0 and the average of the weights make the table nearly the same on every processor
     (docs/results.md, the demo); so does a single epoch, as few validation queries choose one of several by chance.
     """
-    return Config(
-        collection=CollectionSettings(source=str(folder / "collections" / "towns"), folds=FOLDS),
-        encoder=EncoderSettings(name=str(folder / "encoder")),
-        lists=ListsSettings(relevant=2, non_relevant=4),
+    return config.Config(
+        collection=config.CollectionSettings(source=str(folder / "collections" / "towns"), folds=3),
+        encoder=config.EncoderSettings(name=str(folder / "encoder")),
+        lists=config.ListsSettings(relevant=2, non_relevant=4),
         loss=LOSSES[loss],
-        training=TrainingSettings(
+        training=config.TrainingSettings(
             epochs=1,
             lists_per_epoch=960,
             lists_per_step=4,
@@ -89,5 +79,5 @@ def demo_config(folder: Path, loss: str, seed: int = 0) -> Config:
             measure="nDCG@10",
             seed=seed,
         ),
-        output=OutputSettings(folder=str(folder)),
+        output=config.OutputSettings(folder=str(folder)),
     )
