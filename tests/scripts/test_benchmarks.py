@@ -109,8 +109,9 @@ def test_search(rows_of, monkeypatch):
 
     @contextlib.contextmanager
     def in_process(folder, *_):
-        searches, bound = Searches(Pipeline.load(folder).search, "towns", Metrics()), open_socket("127.0.0.1", 0)
-        with bound, running(make_app("towns", searches.metrics, searches=searches), bound):
+        metrics, bound = Metrics(), open_socket("127.0.0.1", 0)
+        searches = Searches(Pipeline.load(folder).search, "towns", metrics)
+        with bound, running(make_app("towns", metrics, searches=searches), bound):
             yield address_of(bound)
 
     monkeypatch.setattr(search, "server_process", in_process)
