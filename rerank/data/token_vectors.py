@@ -1,7 +1,7 @@
 """The codes of documents' token vectors in a SQLite file: made when a text is first asked for, and kept.
 
 A text is known by its hash alone, so a document that changed is another text. Codes that differ from their hash are
-made again. What a folder that cannot be written lacks is in a temporary file for as long as the process runs.
+made again. If the folder cannot be written, new codes go to a temporary file, which is removed when the process ends.
 """
 
 import contextlib

@@ -67,7 +67,7 @@ def load_encoder(name_or_folder: str) -> LoadedEncoder:
     """Loads the encoder in a folder, or of a name on huggingface.co, which is downloaded once into the cache.
 
     A sequence classifier with one output keeps its head; of any other encoder only the body is loaded. Raises UserError
-    for what cannot be found, is neither, has several outputs, or lacks weights or special tokens.
+    if the model cannot be found, is no text encoder, has several outputs, or if weights or special tokens are missing.
     """
     import transformers
 

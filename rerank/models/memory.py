@@ -37,6 +37,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error) for words in OUT_OF_MEMORY)
 
 
+def out_of_memory(error: BaseException, what: str) -> UserError:
+    """The error for the user if the work cannot be cut further: that of a DoesNotFitError, or a line with `what`."""
+    return UserError(str(error) if isinstance(error, DoesNotFitError) else f"out of memory with {what}")
+
+
 def prefer_expandable_segments() -> None:
     """Lets torch's CUDA allocator grow its segments, unless the user has chosen its settings; before CUDA is used.
 
@@ -61,12 +66,10 @@ class TokenBudget:
                 if not is_out_of_memory(error):
                     raise
                 if self.tokens <= longest:
-                    if isinstance(error, DoesNotFitError):
-                        raise UserError(str(error)) from None
-                    raise UserError(
-                        f"out of memory with one passage of {longest} tokens at a time; take a smaller encoder, fewer "
-                        "--encoder.max-doc-tokens, or --training.gradient-checkpointing"
-                    ) from None
+                    remedy = (
+                        "take a smaller encoder, fewer --encoder.max-doc-tokens, or --training.gradient-checkpointing"
+                    )
+                    raise out_of_memory(error, f"one passage of {longest} tokens at a time; {remedy}") from None
             # After the except block, so that the traceback's frames no longer hold their tensors.
             gc.collect()
             clear_device_cache()

@@ -70,7 +70,7 @@ class Reranker:
                 a prompt; a checkpoint of ours has its own.
 
         Raises UserError for a model that cannot be loaded or was never trained to rank, for a template that is not the
-        checkpoint's own or misses a placeholder, and for a device that torch cannot run on or that lacks the precision.
+        checkpoint's own or misses a placeholder, and for a device that torch cannot use or that has no such precision.
         """
         target, name = usable_device(device), str(name_or_folder)
         model = open_trained_cross_encoder(name, pooling, max_doc_tokens, template)

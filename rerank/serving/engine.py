@@ -72,7 +72,7 @@ class Engine:
 
     @contextlib.contextmanager
     def room(self, documents: int) -> Iterator[None]:
-        """Counts a request and its documents as waiting, within the block; raises RefusalError if there is no room."""
+        """Counts a request and its documents as waiting, within the block; RefusalError as `_check_room`."""
         with self._changed:
             self._check_room(documents)
             self.documents, self.requests = self.documents + documents, self.requests + 1

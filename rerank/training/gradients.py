@@ -11,8 +11,7 @@ from torch import Tensor
 from rerank.batches.batch import Batch, Packed, make_microbatches, restore_order, to_device
 from rerank.losses import exact_metric
 from rerank.models.gpu import full_float32
-from rerank.models.memory import DoesNotFitError, TokenBudget, is_out_of_memory
-from rerank.utils.errors import UserError
+from rerank.models.memory import DoesNotFitError, TokenBudget, is_out_of_memory, out_of_memory
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Maps scores, labels and mask, each (lists, documents), to (lists,)."""
@@ -127,12 +126,9 @@ def _single_pass_gradient(model: Any, batch: Batch[Any], backward: Backward, acc
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        if isinstance(error, DoesNotFitError):
-            raise UserError(str(error)) from None
-        raise UserError(
-            f"out of memory with the {int(batch.mask.sum())} documents of a step, which go through the network "
-            "together; take fewer --training.lists-per-step or, for feature vectors, a smaller --network.hidden"
-        ) from None
+        remedy = "take fewer --training.lists-per-step or, for feature vectors, a smaller --network.hidden"
+        documents = f"the {int(batch.mask.sum())} documents of a step, which go through the network together"
+        raise out_of_memory(error, f"{documents}; {remedy}") from None
 
 
 def _with_first_scores(model: Any, batch: Batch[Any], flat: Tensor) -> Tensor:
