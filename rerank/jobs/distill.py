@@ -10,13 +10,13 @@ from rerank.batches.templates import check_text_template
 from rerank.config import Config
 from rerank.data.trec import first_documents, read_run
 from rerank.jobs.rescore import rescore
-from rerank.jobs.train import check_training, train_folds
+from rerank.jobs.train import train_folds
 from rerank.losses import LABELS
 from rerank.models.hub import CheckpointConfig, encoder_folder, file_hashes
 from rerank.runs.layout import ExperimentFolder
 from rerank.tasks.collection import expect_text
 from rerank.tasks.first_stage import first_stage_run
-from rerank.tasks.text import TextDataset, open_text
+from rerank.tasks.text import TextDataset, check_training, open_text
 from rerank.training.device import exclusive, open_accelerator, precision_of, uses_tf32
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, kept_hash, short_hash

@@ -16,11 +16,12 @@ from rerank.evaluation.measures import measure_name
 from rerank.evaluation.significance import mean_and_error
 from rerank.evaluation.tables.table import aligned, format_mean
 from rerank.jobs.grid import read_grid
-from rerank.jobs.train import check_training, open_experiment, train_folds
+from rerank.jobs.train import open_experiment, train_folds
 from rerank.runs.experiment_results import FoldResults
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.settings import save_settings
 from rerank.tasks.collection import draws_queries
+from rerank.tasks.text import check_training
 from rerank.training.device import expect_one_process, visible_gpus
 from rerank.utils.cluster import LOCAL, expect_engine, work_on_ray
 from rerank.utils.errors import UserError

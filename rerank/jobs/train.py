@@ -4,31 +4,27 @@ import contextlib
 import shutil
 import time
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
 from accelerate import Accelerator
 
-from rerank.config import Config, sections, validate
+from rerank.config import Config, sections
 from rerank.data.folds import FINAL
 from rerank.data.letor.layouts import is_feature_source
 from rerank.data.trec import write_run
 from rerank.data.types import Fold, Run
-from rerank.evaluation.measures import measure_name
 from rerank.jobs.model_card import write_training_card
 from rerank.jobs.pretraining.pretrain import pretrain
-from rerank.losses import LABELS
 from rerank.runs.experiment_results import joined_test_runs
 from rerank.runs.layout import LOCK, ExperimentFolder, FoldFolder
 from rerank.runs.manifest import judgments_hash, outcome, write_manifest
 from rerank.runs.settings import save_settings
 from rerank.tasks.features import FeatureDataset, FeatureTask, open_features
-from rerank.tasks.text import TextDataset, TextTask, check_encoder, open_text
+from rerank.tasks.text import TextDataset, TextTask, check_training, open_text
 from rerank.training.device import device_facts, exclusive, kept_torch_settings, open_accelerator, peak_memory
-from rerank.training.loop import best_epoch, train
-from rerank.training.objective import open_loss, validation_value
-from rerank.training.tracking import check_tracker, tracked
-from rerank.utils.errors import UserError
+from rerank.training.loop import best_epoch
+from rerank.training.objective import train_to_rank
+from rerank.training.tracking import tracked
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import files_below, record_of
 from rerank.utils.locks import locked
@@ -42,32 +38,6 @@ class Experiment:
     dataset: TextDataset | FeatureDataset
     folder: ExperimentFolder
     accelerator: Accelerator
-
-
-def check_training(config: Config, lists: str = "") -> None:
-    """Raises UserError for invalid settings; `lists`: where lists will come from, if not from `--training.lists`."""
-    validate(config)
-    open_loss(config.loss)
-    check_encoder(config)
-    check_tracker(config.training.track)
-    name, weight = config.loss.name, config.encoder.first_stage_weight
-    lists = lists or config.training.lists
-    if config.training.measure != "loss":
-        measure_name(config.training.measure)
-    elif LABELS[name] == "scores":
-        raise UserError(
-            f"--training.measure loss: {name} needs a teacher's scores, which validation queries do not have; expected "
-            "a measure such as nDCG@20"
-        )
-    if lists and weight:
-        raise UserError(
-            f"--encoder.first-stage-weight {weight:g}: training lists have no first-stage scores to add; leave it out"
-        )
-    if LABELS[name] == "scores" and not lists:
-        raise UserError(
-            f"--loss {name}: learns from a teacher's scores, not from judgments; give them with --training.lists, or "
-            "use `rerank distill`"
-        )
 
 
 def open_experiment(config: Config, fold_name: str) -> Experiment:
@@ -117,13 +87,12 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     """Trains one fold; its folder gets the checkpoint, the runs, the log and the manifest."""
     start = time.time()
     dataset, accelerator, folder = experiment.dataset, experiment.accelerator, experiment.folder.fold(fold.name)
-    config, loss, collection = dataset.config, open_loss(dataset.config.loss), dataset.folder.path
+    config, collection = dataset.config, dataset.folder.path
     log.info(f"training {folder.tag}, fold {fold.name}, with {dataset.model} on {accelerator.device}")
     task = dataset.task(fold, accelerator)
-    validate = partial(validation_value, qrels=task.qrels("valid"), measure=config.training.measure, loss=loss)
     name = folder.path.relative_to(collection).as_posix()
     with tracked(accelerator, config, collection.name, name, folder.tracking):
-        history = train(task, loss, folder, config.training, accelerator, validate)
+        history = train_to_rank(task, task.qrels("valid"), config.loss, folder, config.training, accelerator)
     accelerator.free_memory()
     task.load(folder.checkpoint)
     run = task.score("test") if fold.test else None

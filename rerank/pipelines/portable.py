@@ -33,7 +33,7 @@ def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[
     """Copies what the stages need into a pipeline's folder; returns the name of each model -> its folder therein."""
     from rerank.models.hub import encoder_folder  # loads torch
 
-    texts, places = world.texts, {}
+    texts, places, made = world.texts, {}, []
     (folder / DOCUMENTS).mkdir()
     with (folder / DOCUMENTS / "corpus.jsonl").open("w", encoding="utf-8") as file:
         for doc_id, title, body in progress(texts.documents(), texts.count(), "copying documents"):
@@ -47,10 +47,10 @@ def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[
         (folder / DOCUMENTS / QRELS).parent.mkdir()
         (folder / DOCUMENTS / QRELS).write_text("query-id\tcorpus-id\tscore\n" + "".join(rows), encoding="utf-8")
     for name in models_of(stages):
+        made += world.made_with(name)
         place = f"./{ENCODERS}/{short_hash(name)[:8]}-{re.sub(r'[^A-Za-z0-9.-]', '_', Path(name).name)[-60:]}"
         shutil.copytree(encoder_folder(world.place_of(name)), folder / place)
         places[name] = place
-    made = [path for name in models_of(stages) for path in world.made_with(name)]
     if any(isinstance(settings, BM25) for settings in stages.values()):
         made.append(world.index)
     for path in made:

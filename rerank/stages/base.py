@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
-from rerank.config import LossSettings
 from rerank.data.types import Fold, Run
 from rerank.stages.world import World
 from rerank.utils.plugins import load_plugins
@@ -83,18 +82,6 @@ def expect_one_below(settings: "Stage") -> None:
     """Raises ValueError unless a stage has one stage below it, whose documents it ranks."""
     if len(below(settings)) != 1:
         raise ValueError("expected one stage, whose documents it ranks")
-
-
-def check_loss(loss: str | LossSettings) -> None:
-    """Raises UserError for a loss that does not exist, or takes other hyperparameters."""
-    from rerank.training.objective import open_loss  # loads torch
-
-    open_loss(loss_settings(loss), "loss")
-
-
-def loss_settings(loss: str | LossSettings) -> LossSettings:
-    """The settings of a loss; those of a name have the loss's own hyperparameters."""
-    return LossSettings(loss) if isinstance(loss, str) else loss
 
 
 def below(settings: "Stage") -> tuple[str, ...]:

@@ -3,18 +3,19 @@
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from rerank.config import Config, EncoderSettings, ListsSettings, LossSettings, TrainingSettings
 from rerank.data.candidates import select_candidates
+from rerank.data.folds import FINAL
 from rerank.data.trec import ranked
 from rerank.data.types import BestPassage, Fold, Run
 from rerank.evaluation.fusion import place_above
 from rerank.runs.layout import FoldFolder
-from rerank.stages.base import Learns, check_loss, expect_one_below, stage
+from rerank.stages.base import Learns, expect_one_below, stage
 from rerank.stages.world import World
+from rerank.utils.errors import UserError
 from rerank.utils.parameters import Whole, at_least
 
 if TYPE_CHECKING:
@@ -55,41 +56,40 @@ class CrossEncoder:
         return "expensively" if self.trained else "nothing"
 
     def check(self) -> None:
+        from rerank.tasks.text import check_training  # loads torch
+
         expect_one_below(self)
-        check_loss(self.loss)
+        if file := self.training.lists:
+            raise UserError(f"training.lists {file}: of no effect: the judgments of the collection teach; leave it out")
+        check_training(self.config(Config()))
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "CrossEncoderRanker":
-        """Fine-tunes the model on the training queries; validation queries choose the epoch."""
+        """Trains the task of `rerank train` on these queries, so that the same fold gives the same model."""
         if not self.trained:
             return self.open(world, folder)
         from rerank.tasks.text import TextDataset, TextTask  # these load torch
         from rerank.training.device import open_accelerator
-        from rerank.training.loop import train
-        from rerank.training.objective import open_loss, validation_value
+        from rerank.training.objective import train_to_rank
 
-        config, (first,) = self.config(world), below
+        config, (first,) = self.config(world.config), below
         query_ids, keep_scores = [*fold.train, *fold.valid], config.encoder.first_stage_weight > 0
         candidates = select_candidates(first, world.collection.qrels, self.depth, query_ids, keep_scores)
         dataset = TextDataset(config, world.folder, world.texts, Path("below"), candidates, config.encoder.name)
         accelerator = open_accelerator(config.training)
-        loss, place = open_loss(config.loss), FoldFolder(folder)
-        task = TextTask(dataset, fold, accelerator)
-        measure = config.training.measure
-        validate = partial(validation_value, qrels=task.qrels("valid"), measure=measure, loss=loss)
-        train(task, loss, place, config.training, accelerator, validate)
+        task = TextTask(dataset, Fold(FINAL, fold.train, fold.valid, ()), accelerator)
+        train_to_rank(task, task.qrels("valid"), config.loss, FoldFolder(folder), config.training, accelerator)
         accelerator.free_memory()
         return self.open(world, folder)
 
     def open(self, world: World, folder: Path) -> "CrossEncoderRanker":
         from rerank.training.device import open_reranker
 
-        config = self.config(world)
+        config = self.config(world.config)
         checkpoint = str(FoldFolder(folder).checkpoint) if self.trained else world.place_of(config.encoder.name)
         return CrossEncoderRanker(self, world, open_reranker(config, checkpoint), checkpoint)
 
-    def config(self, world: World) -> Config:
-        """The settings as those of an experiment."""
-        shared = world.config
+    def config(self, shared: Config) -> Config:
+        """The settings as those of an experiment; those that all stages share are given."""
         return Config(
             collection=shared.collection,
             first_stage=replace(shared.first_stage, depth=self.depth),

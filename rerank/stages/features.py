@@ -12,7 +12,7 @@ from rerank.data.candidates import select_candidates
 from rerank.data.trec import ranked
 from rerank.data.types import Candidates, Fold, Run
 from rerank.evaluation.fusion import fuse_scores, place_above
-from rerank.stages.base import Learns, check_loss, stage
+from rerank.stages.base import Learns, stage
 from rerank.stages.reranking import SMALL_TRAINING, train
 from rerank.stages.world import World
 from rerank.utils.parameters import Whole, at_least
@@ -52,9 +52,11 @@ class Features:
     learns: ClassVar[Learns] = "cheaply"
 
     def check(self) -> None:
+        from rerank.training.objective import open_loss  # loads torch
+
         if not self.of:
             raise ValueError("expected one stage or more, whose scores are features")
-        check_loss(self.loss)
+        open_loss(self.loss, "loss")
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "FeaturesRanker":
         """Trains the network on the training queries; validation queries choose the epoch."""

@@ -10,7 +10,7 @@ from rerank.config import ListsSettings, LossSettings, TrainingSettings
 from rerank.data.candidates import select_candidates
 from rerank.data.types import Fold, Run
 from rerank.evaluation.fusion import place_above
-from rerank.stages.base import Learns, check_loss, expect_one_below, stage
+from rerank.stages.base import Learns, expect_one_below, stage
 from rerank.stages.reranking import SMALL_TRAINING, lists_to_rank, train
 from rerank.stages.world import World
 from rerank.utils.parameters import PathText, Whole, at_least
@@ -51,8 +51,10 @@ class QueryAdapter:
     learns: ClassVar[Learns] = "cheaply"
 
     def check(self) -> None:
+        from rerank.training.objective import open_loss  # loads torch
+
         expect_one_below(self)
-        check_loss(self.loss)
+        open_loss(self.loss, "loss")
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "AdapterRanker":
         """Trains the matrix on the training queries; validation queries choose the epoch."""

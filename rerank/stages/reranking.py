@@ -9,7 +9,7 @@ from rerank.config import TrainingSettings
 from rerank.data.candidates import select_candidates
 from rerank.data.types import Candidates, Fold, Run
 from rerank.evaluation.weights import some_queries
-from rerank.stages.base import loss_settings
+from rerank.runs.layout import FoldFolder
 from rerank.stages.world import World
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
@@ -47,8 +47,9 @@ def train(
 
     None if there is no relevant document to learn from. `prepare` is called before the training.
     """
-    from rerank.tasks.small_models import SmallModelTask, train_small_model  # loads torch
+    from rerank.tasks.small_models import SmallModelTask  # loads torch
     from rerank.training.device import open_accelerator
+    from rerank.training.objective import train_to_rank
 
     qrels, shared = world.collection.qrels, world.config.training
     accelerator = open_accelerator(TrainingSettings(device=shared.device))
@@ -59,4 +60,7 @@ def train(
         log.info(f"{settings.kind}: {error}")
         return None
     prepare(task)
-    return train_small_model(task, loss_settings(settings.loss), folder, accelerator)
+    place, valid = FoldFolder(folder), task.qrels("valid")
+    train_to_rank(task, valid, settings.loss, place, task.training, accelerator, show=False)
+    task.load(place.checkpoint)
+    return task.model

@@ -2,27 +2,22 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from torch import nn
 
 from rerank.batches.batch import Batch, make_batch
 from rerank.batches.sampling import epoch_lists
-from rerank.config import ListsSettings, LossSettings, TrainingSettings
+from rerank.config import ListsSettings, TrainingSettings
 from rerank.data.embeddings import EmbeddingStore
 from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
 from rerank.models.bi_encoder import BiEncoder
 from rerank.models.query_adapter import VectorPairs, compared
 from rerank.models.scoring import PairScore, make_run
-from rerank.runs.layout import FoldFolder
 from rerank.tasks.fold_lists import judgments_of, measured_candidates, trainable_candidates
-from rerank.training.loop import train
-from rerank.training.objective import open_loss, validation_value
 from rerank.training.task import Part
 
 WEIGHTS = "weights.pt"
@@ -114,12 +109,5 @@ class SmallModelTask:
         folder.mkdir()
         torch.save(self.model.state_dict(), folder / WEIGHTS)
 
-
-def train_small_model(task: SmallModelTask, loss: LossSettings, folder: Path, accelerator: Accelerator) -> Any:
-    """Trains the model of a task, or goes on with what is in `folder`; validation queries choose the epoch."""
-    opened, place = open_loss(loss), FoldFolder(folder)
-    measure, qrels = task.training.measure, task.qrels("valid")
-    validate = partial(validation_value, qrels=qrels, measure=measure, loss=opened)
-    train(task, opened, place, task.training, accelerator, validate, show=False)
-    task.model.load_state_dict(torch.load(place.checkpoint / WEIGHTS, weights_only=True))
-    return task.model
+    def load(self, folder: Path) -> None:
+        self.model.load_state_dict(torch.load(folder / WEIGHTS, weights_only=True))

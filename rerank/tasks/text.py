@@ -11,13 +11,14 @@ from rerank.batches.batch import Batch, Packed, make_batch
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.sampling import epoch_lists
 from rerank.batches.templates import check_text_template, open_template
-from rerank.config import Config
+from rerank.config import Config, validate
 from rerank.data.candidates import distinct_doc_ids, select_candidates
 from rerank.data.collections import Collection
 from rerank.data.lists import TrainingLists, read_training_lists
 from rerank.data.tokens import open_store
 from rerank.data.trec_arrays import read_run_arrays
 from rerank.data.types import Candidates, Fold, Qrels, Run
+from rerank.evaluation.measures import measure_name
 from rerank.losses import LABELS
 from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
 from rerank.models.cross_encoder import CrossEncoder
@@ -29,7 +30,9 @@ from rerank.tasks.collection import drawn_folds, fold_names_of, folder_of, queri
 from rerank.tasks.first_stage import first_stage_facts, first_stage_run, open_checked, with_texts
 from rerank.tasks.fold_lists import judgments_of, lists_of_fold, measured_candidates, texts_of, trainable_candidates
 from rerank.training.device import precision_facts
+from rerank.training.objective import open_loss
 from rerank.training.task import Part
+from rerank.training.tracking import check_tracker
 from rerank.utils.errors import UserError, nearest, needed
 from rerank.utils.progress import log
 
@@ -189,6 +192,31 @@ class TextTask:
             **precision_facts(self.accelerator, self.model),
             **({"template": self.model.template} if self.model.template else {}),
         }
+
+
+def check_training(config: Config, lists: str = "") -> None:
+    """Raises UserError for invalid settings; `lists`: where lists will come from, if not from `--training.lists`."""
+    validate(config)
+    open_loss(config.loss)
+    check_encoder(config)
+    check_tracker(config.training.track)
+    name, weight, lists = config.loss.name, config.encoder.first_stage_weight, lists or config.training.lists
+    if config.training.measure != "loss":
+        measure_name(config.training.measure)
+    elif LABELS[name] == "scores":
+        raise UserError(
+            f"--training.measure loss: {name} needs a teacher's scores, which validation queries do not have; expected "
+            "a measure such as nDCG@20"
+        )
+    if lists and weight:
+        raise UserError(
+            f"--encoder.first-stage-weight {weight:g}: training lists have no first-stage scores to add; leave it out"
+        )
+    if LABELS[name] == "scores" and not lists:
+        raise UserError(
+            f"--loss {name}: learns from a teacher's scores, not from judgments; give them with --training.lists, or "
+            "use `rerank distill`"
+        )
 
 
 def check_encoder(config: Config) -> None:

@@ -1,31 +1,53 @@
 """What training minimises, a loss, and what validation maximises: the mean of a measure, or minus the mean loss."""
 
+from functools import partial
 from itertools import islice
+from typing import Any
 
 import torch
+from accelerate import Accelerator
 
 from rerank.batches.batch import make_batch
-from rerank.config import LossSettings
+from rerank.config import LossSettings, TrainingSettings
 from rerank.data.types import Candidates, Qrels, Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.losses import create
 from rerank.training.gradients import Loss
+from rerank.training.loop import train
+from rerank.training.state import TrainingFolder
+from rerank.training.task import Task
 from rerank.utils.errors import UserError
 from rerank.utils.plugins import load_plugins
 
 LISTS = 512  # whose losses are computed together
 
 
-def open_loss(settings: LossSettings, flag: str = "--loss") -> Loss:
-    """Returns the loss of these settings; `flag` names it in messages.
+def open_loss(loss: str | LossSettings, flag: str = "--loss") -> Loss:
+    """The loss of a name, with its own hyperparameters, or of settings; `flag` names it in messages.
 
     Raises UserError if there is no such loss or hyperparameter, or a value is out of range.
     """
     load_plugins()
+    settings = LossSettings(loss) if isinstance(loss, str) else loss
     try:
         return create(settings.name, **settings.hyperparameters)
     except ValueError as error:
         raise UserError(f"{flag} {error}") from error
+
+
+def train_to_rank(
+    task: Task,
+    qrels: Qrels,
+    loss: str | LossSettings,
+    folder: TrainingFolder,
+    settings: TrainingSettings,
+    accelerator: Accelerator,
+    show: bool = True,
+) -> list[dict[str, Any]]:
+    """Trains as `loop.train`; `settings.measure` of the validation queries, judged by `qrels`, chooses the epoch."""
+    opened = open_loss(loss)
+    validate = partial(validation_value, qrels=qrels, measure=settings.measure, loss=opened)
+    return train(task, opened, folder, settings, accelerator, validate, show)
 
 
 def validation_value(run: Run, qrels: Qrels, measure: str, loss: Loss) -> float:

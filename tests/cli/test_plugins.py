@@ -13,10 +13,10 @@ from rerank.data import collections
 from rerank.data.collections import open_source
 from rerank.evaluation.compare import compare
 from rerank.evaluation.significance import TESTS
-from rerank.jobs.train import check_training
 from rerank.losses import LABELS, LOSSES
 from rerank.models.pooling import POOLINGS
 from rerank.stages.base import STAGES, stage_kinds
+from rerank.tasks.text import check_training
 from rerank.training.tracking import TRACKERS, check_tracker
 from rerank.utils import plugins
 from rerank.utils.errors import UserError

@@ -44,6 +44,7 @@ def test_sub_tables_are_settings_of_an_experiment(tmp_path):
 
 BM25_TABLE = '[stages.bm25]\nkind = "bm25"\n'
 DENSE_TABLE = '[stages.dense]\nkind = "dense"\nencoder = "e"\n'
+RE_RANKED = '[stages.a]\nkind = "cross-encoder"\nof = "bm25"\n'
 MISTAKES = {
     "": "has no stage",
     "stages = 3": "stages: expected tables",
@@ -64,6 +65,9 @@ MISTAKES = {
     BM25_TABLE + '[stages.f]\nkind = "feedback"\nof = []\nencoder = "e"': "of none: expected one stage or more",
     BM25_TABLE + '[stages.f]\nkind = "fusion"\nof = ["bm25", "bm25"]': "stage f: of bm25, bm25: .*named twice",
     BM25_TABLE + DENSE_TABLE + '[stages.a]\nkind = "cross-encoder"\nof = ["bm25", "dense"]': "expected one stage",
+    BM25_TABLE + RE_RANKED + 'training.lists = "lists.jsonl"': "training.lists lists.jsonl: of no effect",
+    BM25_TABLE + RE_RANKED + 'training.measure = "nDGC"': r"stage a: .*unknown 'nDGC' \(did you mean nDCG",
+    BM25_TABLE + RE_RANKED + 'loss.name = "margin_mse"': "margin_mse: learns from a teacher's scores",
     '[stages.a]\nkind = "fusion"\nof = ["b", "c"]\n[stages.b]\nkind = "fusion"\nof = ["a", "c"]\n'
     '[stages.c]\nkind = "bm25"': "stages a, b need each other; expected no circle",
     '[stages."a/b"]\nkind = "bm25"': "stage a/b: expected letters, digits",

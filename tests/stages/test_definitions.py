@@ -5,6 +5,7 @@ import math
 import random
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from statistics import fmean, stdev
 
 import numpy as np
@@ -12,12 +13,15 @@ import pytest
 import torch
 
 from rerank.batches.features import Vectors
+from rerank.config import Config, FirstStageSettings
 from rerank.data.candidates import standardised
-from rerank.data.trec import ranked
+from rerank.data.folds import read_folds
+from rerank.data.trec import ranked, read_run
 from rerank.data.types import Fold
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.fusion import fuse_ranks, fuse_scores
 from rerank.evaluation.weights import is_ahead, tune_weights
+from rerank.jobs.train import train_folds
 from rerank.models.late_interaction import rotation_of
 from rerank.models.reranker import Reranker
 from rerank.retrieval.bm25 import Searcher, retrieve
@@ -291,6 +295,21 @@ def test_a_cross_encoder_ranks_the_best_documents_and_leaves_the_others_below(he
         assert ranked(run[query_id])[4:] == doc_ids[4:]
         in_order = [run[query_id][doc_id] for doc_id in ranked(run[query_id])]
         assert all(above > below for above, below in itertools.pairwise(in_order))
+
+
+def test_a_cross_encoder_learns_what_rerank_train_learns(here, tmp_path):
+    stage = STAGES["cross-encoder"]
+    own = {"encoder": stage.encoder, "lists": stage.lists, "loss": stage.loss, "training": stage.training}
+    trained = train_folds(Config("towns", first_stage=FirstStageSettings(depth=4), **own), "1").fold("1")
+    world = open_world()
+    fold = next(fold for fold in read_folds(world.folder.folds) if fold.name == "1")
+    ranker = stage.fit(world, fold, runs_below(world, "cross-encoder", (*fold.train, *fold.valid)), tmp_path)
+    for name in ("model.safetensors", "config.json"):
+        assert (Path(ranker.checkpoint) / name).read_bytes() == (trained.checkpoint / name).read_bytes()
+    run, tested = ranked_by(ranker, world, "cross-encoder", fold.test), read_run(trained.test_run)
+    assert set(tested) == set(fold.test)
+    for query_id, scores in tested.items():
+        expect_scores({doc_id: run[query_id][doc_id] for doc_id in scores}, scores)
 
 
 def test_vectors_of_queries_are_made_again_when_too_many_are_kept(here, monkeypatch):
