@@ -41,7 +41,7 @@ PEER_DEPTH = 1000
 COLUMNS = {"what": "", "p50 (ms)": ",.1f", "p95 (ms)": ",.1f", "queries/s": ",.1f"}
 NOTES = (
     "Stages one after the other in one process, whose query vectors are not kept; /search with its ten hits. Weights "
-    f"are equal and the adapter is not trained; the cross-encoder has random weights and ranks {RERANKED} documents.",
+    f"are equal and the adapter is not trained; the cross-encoder ranks {RERANKED} documents.",
     "peer: bm25s, the exact search of usearch and sentence-transformers in one process, without snippets.",
 )
 
@@ -53,6 +53,7 @@ def search(
     queries: Count = 200,
     folder: Path = Path("search-benchmark"),
     precision: Literal["auto", "float32", "bf16"] = "auto",
+    cross_encoder: str = "",
     out: Out = None,
 ) -> None:
     """Milliseconds of a query to a pipeline, stage by stage and behind `rerank serve`, alone and at eight clients.
@@ -71,6 +72,8 @@ def search(
         Where the documents, the index and the vectors are kept for the next time.
     precision
         That of the cross-encoder.
+    cross_encoder
+        A trained cross-encoder; by default one of MiniLM's shape with random weights, which int8 ranks otherwise.
     """
     home = folder / str(documents)
     if not (home / "collection").exists():
@@ -81,10 +84,10 @@ def search(
     store = open_vectors(CopyEncoder(world.encoder(encoder), originals), world.texts, world.folder)  # type: ignore
     texts = list(islice(cycle(world.collection.queries.values()), WARMING + queries))
     stages = prefix(default_stages(encoder, "", documents), "adapter")
-    model = folder / "cross-encoder"
-    if not model.exists():
-        make_encoder(model, own_head=True, **SHAPES["minilm"])
-    with_model = stages | {"cross-encoder": CrossEncoder("adapter", str(model), trained=False, depth=RERANKED)}
+    model = cross_encoder or str(folder / "cross-encoder")
+    if not Path(model).exists():
+        make_encoder(Path(model), own_head=True, **SHAPES["minilm"])
+    with_model = stages | {"cross-encoder": CrossEncoder("adapter", model, trained=False, depth=RERANKED)}
     pipelines = {"bm25": prefix(stages, "bm25"), "adapter": stages, "cross-encoder": with_model}
     rows = []
     for name, some in pipelines.items():
@@ -102,6 +105,7 @@ def search(
         "queries": queries,
         "encoder": encoder,
         "precision": precision,
+        "cross_encoder": cross_encoder,
         "collections": list(collections),
     }
     title = f"Search, {documents:,} documents"

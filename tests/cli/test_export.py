@@ -1,6 +1,7 @@
 """`rerank export`: a graph that scores as its checkpoint does, and what is refused."""
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -81,6 +82,14 @@ def test_an_int8_graph_is_close(form, there):
     assert 0 < np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
     assert np.corrcoef(found, expected)[0, 1] > 0.7
     assert len(list(Path(f"{form}-int8").glob("model.*"))) == (1 if form == "onnx" else 2)
+
+
+def test_openvino_rounds_the_first_layers_alone(there):
+    constants = re.findall(
+        r'name="([^"]*)" type="Const"[^>]*>\s*<data element_type="u8"', Path("openvino-int8/model.xml").read_text()
+    )
+    assert any(".layer.0.attention.self.query" in name for name in constants)
+    assert all(".layer.0." in name for name in constants)
 
 
 @pytest.mark.parametrize("form", ["onnx", "openvino"])
