@@ -15,7 +15,7 @@ def default_stages(encoder: str, cross_encoder: str, documents: int) -> dict[str
     Late interaction is tried where a fit encodes the tokens of all documents, so that no search has to.
 
     >>> list(default_stages("encoder", "", 20_001))
-    ['bm25', 'dense', 'feedback', 'fused', 'neighbours', 'similar', 'adapter', 'both']
+    ['bm25', 'dense', 'feedback', 'fused', 'neighbours', 'similar', 'adapter', 'both', 'combined']
     >>> list(default_stages(NO_ENCODER, "", 20_001))
     ['bm25', 'neighbours']
     """
@@ -31,6 +31,7 @@ def default_stages(encoder: str, cross_encoder: str, documents: int) -> dict[str
         stages["similar"] = kinds.SimilarQueries("neighbours", encoder)
         stages["adapter"] = kinds.QueryAdapter("neighbours", encoder)
         stages["both"] = kinds.Fusion(("similar", "adapter"), weights=(0.5, 0.5))
+        stages["combined"] = kinds.Features(tuple(stages))
     if cross_encoder:
         stages["cross-encoder"] = kinds.CrossEncoder(list(stages)[-1], cross_encoder)
     return stages

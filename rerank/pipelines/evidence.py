@@ -104,7 +104,8 @@ def as_table(record: Mapping[str, Any]) -> Table:
         state = "answers" if row["name"] == record["answer"] else "" if row["kept"] else "left out"
         shown = row["name"] if row["name"] == row["kind"] else f"{row['name']} ({row['kind']})"
         ms = "" if row["ms"] is None else f"{row['ms']:.1f}"
-        of, mean, trained = ", ".join(row["of"]), _shown(row["mean"], row["se"]), str(row["trained_on"] or "")
+        of = ", ".join(row["of"]) if len(row["of"]) <= 3 else f"{len(row['of'])} stages"
+        mean, trained = _shown(row["mean"], row["se"]), str(row["trained_on"] or "")
         rows.append(cells([shown, of, mean, gain, interval, p, ms, trained, state]))
     notes = []
     if record["budget"] is not None:

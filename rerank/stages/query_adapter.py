@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -11,7 +11,7 @@ from rerank.data.candidates import select_candidates
 from rerank.data.types import Fold, Run
 from rerank.evaluation.fusion import place_above
 from rerank.stages.base import Learns, expect_one_below, stage
-from rerank.stages.reranking import SMALL_TRAINING, lists_to_rank, train
+from rerank.stages.reranking import SMALL_TRAINING, WHOLE_LISTS, lists_to_rank, train
 from rerank.stages.world import World
 from rerank.utils.parameters import PathText, Whole, at_least
 
@@ -42,11 +42,11 @@ class QueryAdapter:
     """Documents of a query that are ranked."""
     below_weight: Annotated[float, at_least(0)] = 2.0
     """Weight of the standardised score of the stage below."""
-    lists: ListsSettings = field(default=ListsSettings("all", "all"))
+    lists: ListsSettings = WHOLE_LISTS
     """Which documents of a query form a training list."""
     loss: str | LossSettings = "hinge"
     """The loss and its hyperparameters."""
-    training: TrainingSettings = field(default=SMALL_TRAINING)
+    training: TrainingSettings = SMALL_TRAINING
     """Epochs, steps and learning rate, which is `head_lr`."""
     learns: ClassVar[Learns] = "cheaply"
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank.config import TrainingSettings
+from rerank.config import ListsSettings, TrainingSettings
 from rerank.data.candidates import select_candidates
 from rerank.data.types import Candidates, Fold, Run
 from rerank.evaluation.weights import some_queries
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rerank.tasks.small_models import Inputs, SmallModelTask
 
 SMALL_TRAINING = TrainingSettings(epochs=8, lists_per_epoch=256, lists_per_step=8, head_lr=1e-3)
-"""How small models are trained by default."""
+WHOLE_LISTS = ListsSettings("all", "all")
 
 
 def lists_to_rank(queries: Mapping[str, str], first: Run, depth: int) -> Mapping[str, Candidates]:

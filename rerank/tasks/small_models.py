@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from rerank.batches.batch import Batch, make_batch
+from rerank.batches.features import Vectors
 from rerank.batches.sampling import epoch_lists
 from rerank.config import ListsSettings, TrainingSettings
 from rerank.data.embeddings import EmbeddingStore
@@ -61,6 +62,18 @@ def score_lists(model: nn.Module, inputs: Inputs, lists: Sequence[Candidates], w
         pairs = zip(found.doc_ids, scores, strict=True)
         scored += [PairScore(found.query_id, doc_id, score, 0, 1) for doc_id, score in pairs]
     return make_run(lists, scored, weight)
+
+
+class WeightedSum(nn.Module):
+    """The weighted sum of the features of a document; the weights, (features,), are 0 at first."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(features))
+
+    def forward(self, inputs: Vectors) -> torch.Tensor:
+        """(documents,) float32."""
+        return (inputs.features * self.weights).sum(1)
 
 
 class SmallModelTask:

@@ -10,9 +10,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 import pytest
-import torch
 
-from rerank.batches.features import Vectors
 from rerank.config import Config, FirstStageSettings
 from rerank.data.candidates import standardised
 from rerank.data.folds import read_folds
@@ -27,7 +25,7 @@ from rerank.models.reranker import Reranker
 from rerank.retrieval.bm25 import Searcher, retrieve
 from rerank.retrieval.rm3 import search_rm3
 from rerank.retrieval.words import find_words
-from rerank.stages import BM25
+from rerank.stages import BM25, features
 from rerank.stages import world as worlds
 from rerank.stages.bm25 import K1, B
 from rerank.stages.neighbours import WEIGHTS as NEIGHBOUR_WEIGHTS
@@ -321,31 +319,37 @@ def test_vectors_of_queries_are_made_again_when_too_many_are_kept(here, monkeypa
     np.testing.assert_allclose(second["a"], first["a"], atol=1e-6)
 
 
-def test_features_are_scaled_scores_and_reciprocal_ranks_and_their_network_is_added_to_the_fusion(here, tmp_path):
+def test_features_add_a_learned_sum_of_standardised_scores_to_those_of_the_last_stage(here, tmp_path):
     world = open_world()
     ranker = fitted(world, "features", tmp_path)
-    below = runs_below(world, "features", TESTED)
-    fused = fuse_scores(below, (0.5, 0.5))
+    (weight,) = ranker.weights
+    assert weight != 0
+    bm25, dense = runs_below(world, "features", TESTED)
     run = ranked_by(ranker, world, "features")
     for query_id in TESTED:
-        doc_ids = ranked(fused[query_id])[:100]
-        columns = []
-        for of_stage in below:
-            scores = of_stage[query_id]
-            low, high = min(scores.values()), max(scores.values())
-            columns.append([(scores[d] - low) / (high - low) if d in scores else 0 for d in doc_ids])
-            columns.append([1 / (1 + ranked(scores).index(d)) if d in scores else 0 for d in doc_ids])
-        network = ranker.model(Vectors(torch.tensor(columns).T))
-        added = 2 * np.array(standardised([fused[query_id][d] for d in doc_ids]))
-        expected = network.detach().numpy() + added
-        expect_scores({d: run[query_id][d] for d in doc_ids}, dict(zip(doc_ids, expected.tolist(), strict=True)))
+        doc_ids, lowest = ranked(dense[query_id])[:100], min(bm25[query_id].values())
+        added = standardised([bm25[query_id].get(doc_id, lowest) for doc_id in doc_ids])
+        last = standardised([dense[query_id][doc_id] for doc_id in doc_ids])
+        expected = {d: of_last + weight * of_other for d, of_last, of_other in zip(doc_ids, last, added, strict=True)}
+        expect_scores({d: run[query_id][d] for d in doc_ids}, expected)
 
 
-def test_features_without_a_relevant_document_are_the_fusion(here, tmp_path):
+def test_the_weights_of_few_queries_are_drawn_back(here, tmp_path, monkeypatch):
+    world = open_world()
+    (weight,) = fitted(world, "features", tmp_path / "drawn").weights
+    monkeypatch.setattr(features, "SHRUNK_BY", 0)
+    (trained,) = fitted(world, "features", tmp_path / "trained").weights
+    _, dense = runs_below(world, "features", (*FOLD.train, *FOLD.valid))
+    judged = sum(any(world.collection.qrels.get(q, {}).get(d, 0) > 0 for d in of) for q, of in dense.items())
+    assert weight == pytest.approx(trained * judged / (judged + 30))
+
+
+def test_features_without_a_relevant_document_rank_as_the_last_stage(here, tmp_path):
     world = open_world()
     below = runs_below(world, "features", TESTED)
     unjudged = replace(world, collection=Judged(world.collection, {}))
     ranker = STAGES["features"].fit(unjudged, FOLD, runs_below(world, "features", (*FOLD.train, *FOLD.valid)), tmp_path)
     ranker.save(tmp_path)
     for one in (ranker, STAGES["features"].open(world, tmp_path)):
-        assert one.rank({q: world.collection.queries[q] for q in TESTED}, below) == fuse_scores(below, (0.5, 0.5))
+        run = one.rank({q: world.collection.queries[q] for q in TESTED}, below)
+        assert {q: ranked(of) for q, of in run.items()} == {q: ranked(below[-1][q]) for q in TESTED}

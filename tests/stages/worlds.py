@@ -28,7 +28,7 @@ STAGES = {
     "feedback": Feedback(("bm25", "dense"), "encoder"),
     "run": RunFile("runs/towns/bm25.run"),
     "fusion": Fusion(("bm25", "dense")),
-    "features": Features(("bm25", "dense"), hidden=4, training=ADAPTING),
+    "features": Features(("bm25", "dense"), training=ADAPTING),
     "query-adapter": QueryAdapter("bm25", "encoder", depth=4, training=ADAPTING),
     "similar-queries": SimilarQueries("bm25", "encoder", queries=3, depth=4),
     "late-interaction": LateInteraction("bm25", "encoder", depth=4, below_weight=1.0),
