@@ -29,9 +29,9 @@ TRAINING = TrainingSettings(epochs=20, lists_per_epoch=64, head_lr=0.04, measure
 class Features:
     """Re-ranks the best documents of the last stage below by its score and a learned sum of those of the other stages.
 
-    The scores of a stage are standardised over these documents of a query; a document that the stage lacks has its
-    lowest score. The weights are 0 at first, so that training starts from the ranking of the last stage below,
-    validation queries say how far it goes, and the fewer queries there are, the more the weights are drawn back to 0.
+    The scores of a stage are standardised over these documents of a query. A document that a stage did not rank has the
+    lowest score of that stage. The weights are 0 at first, so training starts from the ranking of the last stage below.
+    Validation queries choose the epoch. The fewer queries there are, the nearer to 0 the weights are drawn.
     """
 
     kind: ClassVar[str] = "features"

@@ -85,7 +85,7 @@ def search(
     texts = list(islice(cycle(world.collection.queries.values()), WARMING + queries))
     stages = prefix(default_stages(encoder, "", documents), "adapter")
     model = cross_encoder or str(folder / "cross-encoder")
-    if not Path(model).exists():
+    if not cross_encoder and not Path(model).exists():
         make_encoder(Path(model), own_head=True, **SHAPES["minilm"])
     with_model = stages | {"cross-encoder": CrossEncoder("adapter", model, trained=False, depth=RERANKED)}
     pipelines = {"bm25": prefix(stages, "bm25"), "adapter": stages, "cross-encoder": with_model}

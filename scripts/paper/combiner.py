@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import torch
 
@@ -30,6 +29,7 @@ from rerank.evaluation.tables.table import aligned
 from rerank.losses.registry import create
 from rerank.pipelines.crossfit import CrossFitting
 from rerank.pipelines.defaults import default_stages
+from rerank.pipelines.graph import prefix
 from rerank.stages import Features
 from rerank.stages.features import columns_of
 from rerank.stages.world import World
@@ -67,8 +67,7 @@ def compare(source: Path, encoder: str, folder: Path, depths: Sequence[int], see
     collection = world.collection
     judged = [query_id for query_id in collection.queries if collection.qrels.get(query_id)]
     parts = {fold.name: fold.test for fold in make_folds(judged, 5)}
-    stages: dict[str, Any] = default_stages(encoder, "", world.texts.count())
-    del stages["combined"]
+    stages = prefix(default_stages(encoder, "", world.texts.count()), "both")
     queries = {query_id: collection.queries[query_id] for query_id in judged}
     fitting = CrossFitting(stages, world.knowing(queries), parts, queries, folder / f"{source.name}-fits")
     fitting.fit_all(parts)
