@@ -12,10 +12,11 @@ from rerank.config import EncoderSettings
 from rerank.models.dropout import seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder
 from rerank.models.encoder_inputs import bucket_by_length, device_offsets, packed, padded
-from rerank.models.gpu import FARTHEST, SMALL, Autocast, has_flash_attention
+from rerank.models.gpu import FARTHEST, Autocast, has_flash_attention
 from rerank.models.heads import Float32Linear
 from rerank.models.packing import pack, packing_error, rounding_error
 from rerank.models.pooling import POOLINGS
+from rerank.models.products import SMALL, take_faster_products
 
 
 class CrossEncoder(nn.Module):
@@ -59,9 +60,9 @@ class CrossEncoder(nn.Module):
         """
         self.to(device)
         self.in_float32 = False
-        if device.type == "cpu" and chosen:
-            return self._choose_float32(autocast)
-        if device.type == "cpu" or self.is_padded:
+        if device.type == "cpu":
+            return self._place_on_cpu(autocast, chosen)
+        if self.is_padded:
             return []
         lines = []
         if has_flash_attention(device):
@@ -75,15 +76,18 @@ class CrossEncoder(nn.Module):
             lines.append(self.padding_reason)
         return lines
 
-    def _choose_float32(self, autocast: Autocast) -> list[str]:
+    def _place_on_cpu(self, autocast: Autocast, chosen: bool) -> list[str]:
         with autocast():
-            if not torch.is_autocast_enabled("cpu"):
-                return []
-        self.in_float32 = sum(parameter.numel() for parameter in self.parameters()) < SMALL
-        if self.in_float32 or (difference := rounding_error(self, autocast)) <= FARTHEST:
-            return []
-        self.in_float32 = True
-        return [f"computed in float32: in bf16 the values of this model differ by {difference:.1g}"]
+            in_half = torch.is_autocast_enabled("cpu")
+        lines = []
+        if in_half and chosen:
+            self.in_float32 = sum(parameter.numel() for parameter in self.parameters()) < SMALL
+            if not self.in_float32 and (difference := rounding_error(self, autocast)) > FARTHEST:
+                self.in_float32 = True
+                lines = [f"computed in float32: in bf16 the values of this model differ by {difference:.1g}"]
+        if self.in_float32 or not in_half:
+            take_faster_products(self)
+        return lines
 
     @property
     def settings(self) -> dict[str, Any]:

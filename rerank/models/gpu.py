@@ -1,10 +1,8 @@
 """What the device of this machine can do: whether torch runs on its GPU, in which precision, with which attention."""
 
 import contextlib
-import functools
 import os
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 import torch
 
 from rerank.config.settings import Precision
+from rerank.models.products import FASTER, bf16_gain
 from rerank.utils.errors import UserError
 
 Autocast = Callable[[], AbstractContextManager[Any]]
@@ -20,12 +19,6 @@ Autocast = Callable[[], AbstractContextManager[Any]]
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """The type of matrix products under each precision; float32 needs no autocast."""
-
-FASTER_BF16 = 1.5
-"""How many times as fast as in float32 a CPU multiplies in bf16 if it has instructions for it: 2 to 9 times."""
-
-SMALL = 2_000_000
-"""Parameters of a model that bf16 and int8 make no faster on a CPU."""
 
 FARTHEST = 0.05
 """The largest difference of vectors in bf16 from float32, relative to the largest value; rounding gives about 0.01."""
@@ -90,7 +83,7 @@ def choose_precision(precision: Precision, device: torch.device, flag: str = "--
     native = device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
     if precision == "auto":
         if device.type == "cpu" and "LOCAL_RANK" not in os.environ:
-            return "bf16" if bf16_gain() >= FASTER_BF16 else "float32"
+            return "bf16" if bf16_gain() >= FASTER else "float32"
         if device.type != "cuda":
             return "float32"
         # Float16 is faster than float32 from Volta on.
@@ -102,32 +95,6 @@ def choose_precision(precision: Precision, device: torch.device, flag: str = "--
     if precision == "fp16" and device.type == "cpu":
         raise UserError(f"{flag} fp16: is for GPUs, got the CPU; expected auto, float32 or bf16")
     return precision
-
-
-@functools.cache
-def bf16_gain() -> float:
-    """How many times as fast as in float32 a thread of the CPU multiplies matrices in bf16; it takes about 0.1 s.
-
-    The times are those that the thread computes, so other work on the machine does not change which is faster.
-    """
-    seconds: dict[torch.dtype, float] = {}
-    rows, columns = 128, 768  # 0.15 Gflop
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.inference_mode():
-            factors = {kind: torch.ones(rows, columns, dtype=kind) for kind in (torch.float32, torch.bfloat16)}
-            weights = {kind: torch.ones(columns, columns, dtype=kind) for kind in factors}
-            for number in range(10):  # the first one chooses kernels
-                for kind, factor in factors.items():
-                    start = time.thread_time()
-                    torch.mm(factor, weights[kind])
-                    seconds[kind] = min(time.thread_time() - start, seconds.get(kind, float("inf")))
-                if number and seconds[torch.bfloat16] > 2 * seconds[torch.float32]:  # without instructions for it
-                    break
-    finally:
-        torch.set_num_threads(threads)
-    return seconds[torch.float32] / seconds[torch.bfloat16]
 
 
 def has_flash_attention(device: torch.device) -> bool:

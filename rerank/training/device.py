@@ -17,8 +17,9 @@ from accelerate import Accelerator, PartialState
 from accelerate.utils import InitProcessGroupKwargs
 
 from rerank.config import Config, TrainingSettings
-from rerank.models.gpu import AUTOCAST, Precision, bf16_gain, choose_precision, has_flash_attention, unusable_gpu
+from rerank.models.gpu import AUTOCAST, Precision, choose_precision, has_flash_attention, unusable_gpu
 from rerank.models.memory import ALLOCATOR_SETTINGS, prefer_expandable_segments
+from rerank.models.products import bf16_gain
 from rerank.models.reranker import Reranker
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked

@@ -6,13 +6,14 @@ The stage `features` adds a weighted sum of the stages' scores, standardised by 
 weights are 0 at first. A row has, for a loss and a number of documents of a query, the mean of five parts and some
 seeds, which order the queries, and the p-value of a paired t-test against the last stage below; the share of the
 absolute gradient that the first 20 documents have at the start; and the cosine of the first step with the one that
-raises all weights alike, which changes the scale of the scores and not their order. What is in the folder is not fitted
-again.
+raises all weights alike, which changes the scale of the scores and not their order. A row "chosen" has, for each part,
+the hyperparameters and the number of documents of this loss that are best on the other parts, by weights that learned
+from neither. What is in the folder is not fitted again.
 """
 
 import argparse
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -75,6 +76,14 @@ def compare(source: Path, encoder: str, folder: Path, depths: Sequence[int], see
     def run_of(fitting: CrossFitting, name: str) -> Run:
         return fitting.runs(name, [(part, frozenset({part})) for part in parts])
 
+    def chosen_run(fitting: CrossFitting, names: Sequence[str]) -> Run:
+        run: Run = {}
+        for part in parts:
+            others = [(one, frozenset({part, one})) for one in parts if one != part]
+            means = {name: fmean(values(fitting.runs(name, others))) for name in names}
+            run |= fitting.run(max(means, key=means.__getitem__), part, frozenset({part}))
+        return run
+
     def values(run: Run) -> list[float]:
         return list(values_of(run, collection.qrels, judged, MEASURE).values())
 
@@ -82,19 +91,35 @@ def compare(source: Path, encoder: str, folder: Path, depths: Sequence[int], see
     base = values(below[-1])
     rows = [["loss", "depth", MEASURE, "p", f"gradient of 1-{TOP}", "cosine with scale"]]
     rows.append(["none", "", f"{fmean(base):.4f}", "", "", ""])
-    for loss, depth in itertools.product(LOSSES, depths):
-        title = " ".join([loss.name, *(f"{key}={value:g}" for key, value in loss.hyperparameters.items())])
-        each = []
-        for seed in range(seeds):
-            name = f"{title}-{depth}-{seed}".replace(" ", "-")
-            seeded = replace(fitting.world, config=replace(config, training=replace(config.training, seed=seed)))
-            combined = Features(tuple(stages), depth=depth, loss=loss)
-            each.append(values(run_of(replace(fitting, stages={**stages, name: combined}, world=seeded), name)))
-        means = [fmean(of_query) for of_query in zip(*each, strict=True)]
+
+    def add_row(title: str, depth: str, runs: Iterable[Run], *step: str) -> None:
+        means = [fmean(of_query) for of_query in zip(*map(values, runs), strict=True)]
+        rows.append(
+            [title, depth, f"{fmean(means):.4f}", f"{paired_test(means, base):.3f}", *step, *[""] * (2 - len(step))]
+        )
+
+    tried = list(itertools.product(LOSSES, depths))
+    fittings = []
+    for seed in range(seeds):
+        named = {f"{title_of(loss)}-{depth}-{seed}".replace(" ", "-"): (loss, depth) for loss, depth in tried}
+        combined = {name: Features(tuple(stages), depth=depth, loss=loss) for name, (loss, depth) in named.items()}
+        seeded = replace(fitting.world, config=replace(config, training=replace(config.training, seed=seed)))
+        fittings.append((replace(fitting, stages={**stages, **combined}, world=seeded), list(combined)))
+    for number, (loss, depth) in enumerate(tried):
         share, cosine = first_step(below, collection.qrels, loss, depth)
-        p = paired_test(means, base)
-        rows.append([title, str(depth), f"{fmean(means):.4f}", f"{p:.3f}", f"{share:.2f}", f"{cosine:+.2f}"])
+        runs = (run_of(of_seed, names[number]) for of_seed, names in fittings)
+        add_row(title_of(loss), str(depth), runs, f"{share:.2f}", f"{cosine:+.2f}")
+    for kind, group in itertools.groupby(range(len(tried)), lambda number: tried[number][0].name):
+        numbers = list(group)
+        runs = (chosen_run(of_seed, [names[number] for number in numbers]) for of_seed, names in fittings)
+        if len(numbers) > 1:
+            add_row(f"{kind}, chosen", "", runs)
     return rows
+
+
+def title_of(loss: LossSettings) -> str:
+    """The name and the hyperparameters of a loss."""
+    return " ".join([loss.name, *(f"{key}={value:g}" for key, value in loss.hyperparameters.items())])
 
 
 def main() -> None:

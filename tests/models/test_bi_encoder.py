@@ -96,8 +96,7 @@ def test_bf16_is_used_where_it_is_asked_for_and_where_it_gains(kind, tmp_path, m
     difference = np.abs(found - exact).max() / np.abs(exact).max()
     assert (difference > 0) == (precision == "bf16")
     assert difference < 0.03
-    packed = isinstance(encoder.model[0].model.forward, types.FunctionType)
-    assert packed == (precision == "bf16")
+    assert isinstance(encoder.model[0].model.forward, types.FunctionType) == (precision == "bf16" or kind != "mpnet")
     alone = np.concatenate([encoder.encode_documents([text])[0] for text in TEXTS])
     np.testing.assert_allclose(alone, found, atol=0.03 * np.abs(exact).max())
 

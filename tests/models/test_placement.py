@@ -138,6 +138,7 @@ def test_passages_are_padded_where_no_kernel_is_right(tmp_path, on_a_gpu, monkey
         torch.testing.assert_close(model(inputs), expected, atol=1e-5, rtol=1e-4)
 
 
-def test_on_a_cpu_nothing_is_tried(tmp_path):
+def test_on_a_cpu_nothing_is_tried(tmp_path, monkeypatch):
     model, _ = opened(tmp_path)
-    assert model.place(torch.device("cpu"), refuse) == []
+    monkeypatch.setattr(model, "forward", refuse)
+    assert model.place(torch.device("cpu"), AUTOCAST["float32"]) == []

@@ -94,5 +94,8 @@ def test_a_combiner_has_a_row_for_each_loss(here, call):
         for line in printed.splitlines()
         if line.startswith(("none", "smoothi", "hinge", "softmax", "lambda"))
     ]
-    assert [row[0] for row in rows] == ["none", "smoothi", "smoothi", "smoothi", "hinge", "softmax", "lambda_loss"]
-    assert all(0 < float(row[-4]) <= 1 and abs(float(row[-1])) <= 1 for row in rows[1:])
+    losses = ["smoothi", "smoothi", "smoothi", "hinge", "softmax", "lambda_loss"]
+    assert [row[0] for row in rows] == ["none", *losses, "smoothi,"]
+    assert all(0 < float(row[-4]) <= 1 and abs(float(row[-1])) <= 1 for row in rows[1:-1])
+    assert rows[-1][1] == "chosen"
+    assert 0 < float(rows[-1][2]) <= 1
