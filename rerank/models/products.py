@@ -30,7 +30,7 @@ def bf16_gain() -> float:
 @functools.cache
 def onednn_gain() -> float:
     """How many times as fast as torch by itself oneDNN multiplies float32 matrices; 0 if this torch is without it."""
-    return _gain(lambda a, b: a @ b, _multiply, torch.float32) if torch.backends.mkldnn.is_available() else 0.0
+    return _gain(lambda a, b: a @ b, multiply, torch.float32) if torch.backends.mkldnn.is_available() else 0.0
 
 
 def _gain(usual: Callable[..., Tensor], other: Callable[..., Tensor], dtype: torch.dtype) -> float:
@@ -43,14 +43,14 @@ def _gain(usual: Callable[..., Tensor], other: Callable[..., Tensor], dtype: tor
     try:
         with torch.inference_mode():
             factors = [
-                (multiply, torch.ones(ROWS, COLUMNS, dtype=kind), torch.ones(COLUMNS, COLUMNS, dtype=kind))
-                for multiply, kind in ((usual, torch.float32), (other, dtype))
+                (product, torch.ones(ROWS, COLUMNS, dtype=kind), torch.ones(COLUMNS, COLUMNS, dtype=kind))
+                for product, kind in ((usual, torch.float32), (other, dtype))
             ]
             seconds = [float("inf")] * 2
             for number in range(10):  # the first one chooses kernels
-                for place, (multiply, rows, columns) in enumerate(factors):
+                for place, (product, rows, columns) in enumerate(factors):
                     start = time.thread_time()
-                    multiply(rows, columns)
+                    product(rows, columns)
                     seconds[place] = min(time.thread_time() - start, seconds[place])
                 if number and seconds[1] > 2 * seconds[0]:  # without instructions for it
                     break
@@ -59,14 +59,17 @@ def _gain(usual: Callable[..., Tensor], other: Callable[..., Tensor], dtype: tor
     return seconds[0] / seconds[1]
 
 
-def take_faster_products(model: nn.Module) -> None:
-    """Makes the linear layers of a model in float32 on the CPU, unless it is SMALL, multiply with oneDNN if it gains.
+def prefers_onednn() -> bool:
+    """Whether oneDNN multiplies float32 matrices faster; not in one of several processes, which could disagree."""
+    return "LOCAL_RANK" not in os.environ and onednn_gain() >= FASTER
 
-    Not in one of several processes, each of which would measure for itself.
+
+def take_faster_products(model: nn.Module) -> None:
+    """Makes the linear layers of a model in float32 on the CPU multiply with oneDNN if it gains.
+
+    A model that is SMALL, and other types than float32, keep the products of torch.
     """
-    if "LOCAL_RANK" in os.environ or sum(weight.numel() for weight in model.parameters()) < SMALL:
-        return
-    if onednn_gain() >= FASTER:
+    if sum(weight.numel() for weight in model.parameters()) >= SMALL and prefers_onednn():
         for module in model.modules():
             if type(module) is nn.Linear:
                 module.forward = functools.partial(_linear, module)  # type: ignore[method-assign]
@@ -81,7 +84,7 @@ def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
     return product
 
 
-def _multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """The product x weightᵀ + bias."""
     product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return product
@@ -91,7 +94,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _multiply(x, weight, bias)
+        return multiply(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -99,7 +102,7 @@ class _Product(torch.autograd.Function):
         for_x, for_weight, for_bias = ctx.needs_input_grad
         rows = gradient.flatten(0, -2)
         return (
-            _multiply(gradient, weight.t()) if for_x else None,
-            _multiply(rows.t(), x.flatten(0, -2).t()) if for_weight else None,
+            multiply(gradient, weight.t()) if for_x else None,
+            multiply(rows.t(), x.flatten(0, -2).t()) if for_weight else None,
             rows.sum(0) if for_bias else None,
         )

@@ -19,7 +19,7 @@ from accelerate.utils import InitProcessGroupKwargs
 from rerank.config import Config, TrainingSettings
 from rerank.models.gpu import AUTOCAST, Precision, choose_precision, has_flash_attention, unusable_gpu
 from rerank.models.memory import ALLOCATOR_SETTINGS, prefer_expandable_segments
-from rerank.models.products import bf16_gain
+from rerank.models.products import bf16_gain, prefers_onednn
 from rerank.models.reranker import Reranker
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
@@ -114,6 +114,7 @@ def device_facts(device: torch.device) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "blas": blas[1] if blas else None,
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "onednn": device.type == "cpu" and prefers_onednn(),
     }
     return {"device": str(device), "device_name": device_name(device), "arithmetic": arithmetic}
 

@@ -15,6 +15,7 @@ from rerank.config import TrainingSettings
 from rerank.data.types import Run
 from rerank.models.gpu import AUTOCAST
 from rerank.models.memory import open_budget
+from rerank.models.products import take_faster_products
 from rerank.models.scoring import score_candidates
 from rerank.training.device import open_accelerator, precision_of
 from scripts.benchmarks.flops import forward_flops
@@ -39,7 +40,7 @@ COLUMNS = {
 }
 NOTES = (
     "useful GFLOP/s: operations on real tokens, not on padding. of the product: relative to the large square product "
-    "in the same round. × faster: likewise. All values are medians over rounds.",
+    "of the precision in the same round. × faster: likewise. All values are medians over rounds.",
     "CrossEncoder.predict sorts by length and tokenises in every call; rerank reads its store of tokenised documents.",
 )
 
@@ -74,13 +75,15 @@ def measured(
     device, dtype = accelerator.device, product_type(accelerator)
     model = on_device(short.model, accelerator)  # the long workload has the same model
     products = [square_product(device, dtype), layer_products(model.encoder, device, dtype)]
+    if compared := dtype == torch.bfloat16 and device.type == "cpu":
+        products.append(square_product(device, torch.float32))
     works: dict[str, Work] = {product: work for product, work, _ in products}
     works |= {
         OURS: lambda: our_scores(model, short, accelerator),
         OURS_LONG: lambda: our_scores(model, long, accelerator),
     }
-    slower = [EXACT] if dtype == torch.bfloat16 and device.type == "cpu" else []
-    if slower:
+    slower = [EXACT] if compared else []
+    if compared:
         works[EXACT] = in_float32(model, works[OURS])
     baseline = CrossEncoder(str(short.folder), num_labels=1, device=str(device))
     trials: dict[str, Work] = {
@@ -113,6 +116,7 @@ def our_scores(model: nn.Module, workload: Workload, accelerator: Accelerator) -
 
 def in_float32(model: Any, work: Work) -> Work:
     """The same work with a model that computes in float32, whatever the precision of the run."""
+    take_faster_products(model)
 
     def exact() -> Any:
         model.in_float32 = True
@@ -147,8 +151,8 @@ def product_type(accelerator: Accelerator) -> torch.dtype:
 
 def product_rows(
     products: Sequence[tuple[str, Work, float]], seconds: dict[str, list[float]]
-) -> tuple[list[dict[str, Any]], list[float]]:
-    """A row for each product, and the operations per second of the first product in each round."""
+) -> tuple[list[dict[str, Any]], dict[str, list[float]]]:
+    """A row for each product, and the operations per second of each in each round."""
     rates = {name: [flops / took for took in seconds[name]] for name, _, flops in products}
     first = rates[products[0][0]]
     rows = [
@@ -160,15 +164,16 @@ def product_rows(
         }
         for name, rate in rates.items()
     ]
-    return rows, first
+    return rows, rates
 
 
 def rate_row(
-    what: str, workload: Workload, seconds: list[float], product_rates: list[float], forwards: int = 1
+    what: str, workload: Workload, seconds: list[float], products: dict[str, list[float]], forwards: int = 1
 ) -> dict[str, Any]:
     """The row of a contestant on all candidates of a workload: rates of the median round, and all seconds.
 
-    `forwards` is the cost of the work in forward passes; `product_rates` are operations per second, one per round.
+    `forwards` is the cost of the work in forward passes; `products` are the rates of `product_rows`, of which EXACT is
+    compared with the last one and others with the first.
     """
     lengths, middle = workload.passage_lengths(), median(seconds)
     packed = what.startswith(OURS) and not workload.model.is_padded
@@ -178,6 +183,8 @@ def rate_row(
         "documents/s": sum(len(c.doc_ids) for c in workload.candidates) / middle,
         "tokens/s": int(lengths.sum()) / middle,
         "useful GFLOP/s": flops / middle / 1e9,
-        "of the product": ratio([flops / took for took in seconds], product_rates),
+        "of the product": ratio(
+            [flops / took for took in seconds], list(products.values())[-1 if what == EXACT else 0]
+        ),
         "seconds": seconds,
     }

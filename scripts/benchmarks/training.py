@@ -40,7 +40,8 @@ OURS, BASELINE, SCORING = "rerank", "CEDR-style loop", "rerank, scoring"
 COLUMNS = {**RATES, "peak MB": ",.0f"}
 NOTES = (
     "useful GFLOP/s: operations on real tokens, not on padding; training counts as three forward passes. of the "
-    "product: relative to the large square product in the same round. × faster: likewise. All values are medians.",
+    "product: relative to the large square product of the precision in the same round. × faster: likewise. All values "
+    "are medians.",
     "peak MB: of a process that only takes one step, with weights, gradient and Adam's state; on a GPU, of its "
     "tensors.",
 )
@@ -99,21 +100,23 @@ def measured(workload: Workload, accelerator: Accelerator, rounds: int) -> list[
     """The rows of both contestants, on all lists of the workload, and of scoring its documents."""
     device, dtype = accelerator.device, product_type(accelerator)
     products = [square_product(device, dtype), layer_products(workload.model.encoder, device, dtype)]
+    if compared := dtype == torch.bfloat16 and device.type == "cpu":
+        products.append(square_product(device, torch.float32))
     works: dict[str, Work] = {product: work for product, work, _ in products}
     steps = {OURS: our_steps(workload, accelerator), BASELINE: cedr_steps(workload, device, dtype)}
     for step in steps.values():
         step(workload.candidates[:1])  # warm-up, which also creates Adam's state
     works |= {what: partial(step, workload.candidates) for what, step in steps.items()}
-    if dtype == torch.bfloat16 and device.type == "cpu":
+    if compared:
         works[EXACT] = in_float32(workload.model, works[OURS])
     works[SCORING] = lambda: our_scores(workload.model, workload, accelerator)
     seconds = interleaved(works, rounds, device)
-    rows, product_rates = product_rows(products, seconds)
+    rows, rates_of_products = product_rows(products, seconds)
     slower = [what for what in (EXACT, BASELINE) if what in seconds]
-    rows += [rate_row(what, workload, seconds[what], product_rates, FORWARDS_OF_A_STEP) for what in (OURS, *slower)]
+    rows += [rate_row(what, workload, seconds[what], rates_of_products, FORWARDS_OF_A_STEP) for what in (OURS, *slower)]
     for row in rows[-len(slower) :]:
         row[OURS_FASTER] = ratio(seconds[row["what"]], seconds[OURS])
-    return [*rows, rate_row(SCORING, workload, seconds[SCORING], product_rates)]
+    return [*rows, rate_row(SCORING, workload, seconds[SCORING], rates_of_products)]
 
 
 Steps = Callable[[Sequence[Candidates]], None]

@@ -27,7 +27,11 @@ from tests.support.servers import served
 from tests.support.small_collection import failed
 
 CPU = torch.device("cpu")
-PRODUCTS = ["matrix product, 2048 × 2048", "its layers' products, 4096 tokens"]
+PRODUCTS = [
+    "matrix product in bfloat16, 2048 × 2048",
+    "its layers' products, 4096 tokens",
+    "matrix product in float32, 2048 × 2048",
+]
 
 
 @pytest.fixture(scope="session")
