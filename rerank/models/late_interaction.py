@@ -7,18 +7,21 @@ bi-encoder's last layer, or of a model trained for late interaction.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from rerank.data.embeddings import units
 from rerank.models.bi_encoder import BiEncoder, open_model, stated_kinds, with_tokenizer
 from rerank.models.gpu import Precision
 from rerank.models.hub import quiet_transformers
 from rerank.utils.errors import UserError
 
 LEAST_BITS = 384  # of a vector: one of fewer numbers is rotated in a space of so many
+GROUPS, ROUNDS, MOST = 24, 10, 10
+"""Groups of a document's tokens, the rounds that form them, and how many groups, those of the rarest, are compared."""
 
 
 def rotation_of(dimensions: int) -> np.ndarray:
@@ -55,6 +58,27 @@ def nearest_tokens(query: np.ndarray, codes: np.ndarray, rotation: np.ndarray) -
     columns, least = _columns(query, rotation)
     products = np.unpackbits(codes, axis=1).astype(np.float32) @ columns
     return products.argmax(0), products.max(0) - least
+
+
+def groups_of_tokens(codes: np.ndarray, weights: np.ndarray, rotation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What a document is about: (groups, dimensions) vectors of length 1, and (groups,) weights, of the MOST heaviest.
+
+    codes: (tokens, bits / 8) and weights: (tokens,) of the document. Spherical k-means, which starts with tokens at
+    equal distances in the text, puts its tokens into GROUPS groups, whose weights are the mean of their tokens'. After
+    Wang, Macdonald, Tonellotto and Ounis, "Pseudo-relevance feedback for multiple representation dense retrieval",
+    ICTIR 2021, where a group has the weight of the token that is nearest to its mean.
+    """
+    if not len(codes):
+        return np.zeros((0, len(rotation)), np.float32), np.zeros(0, np.float32)
+    tokens = units((2 * np.unpackbits(codes, axis=1).astype(np.float32) - 1) @ rotation.T)
+    means = tokens[np.linspace(0, len(tokens) - 1, min(GROUPS, len(tokens))).round().astype(np.int64)]
+    for _ in range(ROUNDS):
+        members = np.eye(len(means), dtype=np.float32)[(tokens @ means.T).argmax(1)]  # (tokens, groups)
+        sizes = members.sum(0)
+        means = np.where(sizes[:, None], units(members.T @ tokens), means)
+    of_groups = members.T @ weights / np.maximum(sizes, 1)
+    heaviest = np.argsort(-of_groups, kind="stable")[:MOST]
+    return means[heaviest], of_groups[heaviest]
 
 
 def _columns(query: np.ndarray, rotation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -100,23 +124,33 @@ class TokenEncoder:
         passages = self.encoder.split(text)
         return np.concatenate([self._encode(self.encoder.model.encode_document, passage)[0] for passage in passages])
 
+    def document_pieces(self, text: str) -> np.ndarray:
+        """(tokens,) the pieces of the vectors of `document`, unless `is_trained`; -1 for special ones."""
+        pieces = np.concatenate([inputs["input_ids"] for _, inputs in self._inputs(text, "document")])
+        return np.where(np.isin(pieces, self.encoder.model.tokenizer.all_special_ids), -1, pieces)
+
     def words(self, text: str, is_query: bool) -> list[str]:
         """The word that each vector of `query` or `document` is a part of, unless `is_trained`; "" for special ones."""
-        model, tokenizer = self.encoder.model, self.encoder.model.tokenizer
-        prompt, special = model.prompts.get("query" if is_query else "document") or "", set(tokenizer.all_special_ids)
+        kind = "query" if is_query else "document"
+        prompt, special = self.encoder.model.prompts.get(kind) or "", set(self.encoder.model.tokenizer.all_special_ids)
         found = []
-        for passage in [text] if is_query else self.encoder.split(text):
-            given = prompt + passage
+        for given, inputs in self._inputs(text, kind):
             words = {place: word[0] for word in WORD.finditer(given) for place in range(*word.span())}
-            with quiet_transformers():
-                cut = {"truncation": True, "max_length": model.max_seq_length}
-                tokens = tokenizer(given, return_offsets_mapping=True, **cut)
-            for piece, (_, end) in zip(tokens["input_ids"], tokens["offset_mapping"], strict=True):
+            for piece, (_, end) in zip(inputs["input_ids"], inputs["offset_mapping"], strict=True):
                 if piece not in special:
                     found.append(words.get(end - 1, "") if end > len(prompt) else "")
                 elif not is_query:
                     found.append("")
         return found[len(self.pieces([prompt])[0]) :] if is_query else found
+
+    def _inputs(self, text: str, kind: str) -> Iterator[tuple[str, Any]]:
+        """Each passage of a text after the prompt of its kind, and what the tokenizer makes of it."""
+        model = self.encoder.model
+        for passage in [text] if kind == "query" else self.encoder.split(text):
+            given = (model.prompts.get(kind) or "") + passage
+            with quiet_transformers():
+                cut = {"truncation": True, "max_length": model.max_seq_length}
+                yield given, model.tokenizer(given, return_offsets_mapping=True, **cut)
 
     def pieces(self, texts: Sequence[str]) -> list[list[int]]:
         """The numbers of the word pieces of whole texts, without special tokens."""
@@ -133,8 +167,7 @@ class TokenEncoder:
                 f"encoder {self.encoder.name}: gives a token a vector with NaN or infinity; expected finite numbers: "
                 "choose another encoder"
             )
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return vectors / np.where(lengths, lengths, 1), found["input_ids"][counted].cpu().numpy()
+        return units(vectors), found["input_ids"][counted].cpu().numpy()
 
 
 def is_multi_vector(name: str) -> bool:

@@ -24,8 +24,8 @@ class LateInteraction:
     """Re-ranks the best documents of the stage below by the most similar token of a document to each of the query's.
 
     The tokens are weighted by how rare they are in the collection, unless the encoder is trained for late interaction.
-    The score of the stage below is added to that of the tokens, both standardised by query. Documents below `depth`
-    stay in their order.
+    The score of the stage below is added to that of the tokens, both standardised by query; then, unless the encoder is
+    trained for it, that of what the best document is about (ColBERT-PRF). Documents below `depth` stay in their order.
     """
 
     kind: ClassVar[str] = "late-interaction"
@@ -37,6 +37,8 @@ class LateInteraction:
     """Documents of a query that are ranked."""
     below_weight: Annotated[float, at_least(0)] = 3.0
     """Weight of the standardised score of the stage below."""
+    feedback_weight: Annotated[float, at_least(0)] = 0.25
+    """Weight of the similarity to the tokens of the best document."""
     learns: ClassVar[Learns] = "nothing"
 
     def check(self) -> None:
@@ -63,15 +65,24 @@ class LateInteractionRanker:
     known: frozenset[str] = frozenset()
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
-        lists, weight = lists_to_rank(queries, below[0], self.settings.depth), self.settings.below_weight
-        self.matcher.add(list(dict.fromkeys(doc_id for found in lists.values() for doc_id in found.doc_ids)))
+        settings, matcher = self.settings, self.matcher
+        lists = lists_to_rank(queries, below[0], settings.depth)
+        matcher.add(list(dict.fromkeys(doc_id for found in lists.values() for doc_id in found.doc_ids)))
         scores: Run = {}
         for query_id, found in lists.items():
-            query = queries[query_id]
-            own = standardised(self.matcher.scores(query, found.doc_ids, keep=query in self.known))
-            values = [new + weight * old for new, old in zip(own, found.first_scores, strict=True)]
-            scores[query_id] = dict(zip(found.doc_ids, values, strict=True))
+            doc_ids, keep = found.doc_ids, queries[query_id] in self.known
+            of_query = standardised(matcher.scores(queries[query_id], doc_ids, keep))
+            values = _sum(of_query, found.first_scores, settings.below_weight)
+            if settings.feedback_weight:
+                best = doc_ids[values.index(max(values))]
+                of_best = standardised(matcher.similarities(best, doc_ids, keep))
+                values = _sum(standardised(values), of_best, settings.feedback_weight)
+            scores[query_id] = dict(zip(doc_ids, values, strict=True))
         return place_above(scores, below[0])
 
     def save(self, folder: Path) -> None:
         """Nothing is learned."""
+
+
+def _sum(scores: Sequence[float], others: Sequence[float], weight: float) -> list[float]:
+    return [score + weight * other for score, other in zip(scores, others, strict=True)]

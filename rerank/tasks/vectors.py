@@ -1,7 +1,7 @@
 """What bi-encoders make of a collection's documents, kept in its folder: vectors, or codes of tokens."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,8 +53,11 @@ def vectors_folder(encoder: "BiEncoder", collection: Collection, folder: Collect
 
 
 @dataclass(frozen=True)
-class AskedQuery:
-    """A query's (tokens, dimensions) vectors, the (tokens,) weights of these, and its scores so far, by document."""
+class Compared:
+    """A query's (tokens, dimensions) vectors, the (tokens,) weights of these, and its scores so far, by document.
+
+    Or those of what a document is about.
+    """
 
     vectors: np.ndarray
     weights: np.ndarray
@@ -70,7 +73,7 @@ class LateInteraction:
     store: TokenVectorStore
     rotation: np.ndarray
     weights: np.ndarray
-    _kept: dict[str, AskedQuery] = field(default_factory=dict, repr=False)
+    _kept: dict[tuple[str, str], Compared] = field(default_factory=dict, repr=False)
 
     def add(self, doc_ids: Sequence[str]) -> None:
         """Encodes those of the documents that the store does not have."""
@@ -86,19 +89,44 @@ class LateInteraction:
 
         To `keep` it in memory is for cross-fitting, which ranks a query once for each ranking of the stages below.
         """
+
+        def encode() -> Compared:
+            vectors, pieces = self.encoder.query(query)
+            return Compared(vectors, self.weights[pieces])
+
+        return self._scores(("query", query), encode, doc_ids, keep)
+
+    def similarities(self, doc_id: str, doc_ids: Sequence[str], keep: bool = False) -> list[float]:
+        """The same of what a document is about; 0 for an encoder that is trained for late interaction.
+
+        See `rerank.models.late_interaction.groups_of_tokens`.
+        """
+        from rerank.models.late_interaction import groups_of_tokens
+
+        def group() -> Compared:
+            (document,) = self.collection.get([doc_id])
+            pieces = self.encoder.document_pieces(document.text)
+            words = np.flatnonzero(pieces >= 0)
+            codes = self.store[doc_id][words]
+            return Compared(*groups_of_tokens(codes, self.weights[pieces[words]], self.rotation))
+
+        if self.encoder.is_trained:
+            return [0.0] * len(doc_ids)
+        return self._scores(("document", doc_id), group, doc_ids, keep)
+
+    def _scores(
+        self, key: tuple[str, str], make: Callable[[], Compared], doc_ids: Sequence[str], keep: bool
+    ) -> list[float]:
         from rerank.models.late_interaction import max_similarities
 
-        asked = self._kept.get(query)
-        if asked is None:
-            vectors, pieces = self.encoder.query(query)
-            asked = AskedQuery(vectors, self.weights[pieces])
+        compared = self._kept.get(key) or make()
         if keep:
-            self._kept[query] = asked
-        if missing := [doc_id for doc_id in doc_ids if doc_id not in asked.scores]:
+            self._kept[key] = compared
+        if missing := [doc_id for doc_id in doc_ids if doc_id not in compared.scores]:
             codes = [self.store[doc_id] for doc_id in missing]
-            found = max_similarities(asked.vectors, asked.weights, codes, self.rotation)
-            asked.scores.update(zip(missing, found.tolist(), strict=True))
-        return [asked.scores[doc_id] for doc_id in doc_ids]
+            found = max_similarities(compared.vectors, compared.weights, codes, self.rotation)
+            compared.scores.update(zip(missing, found.tolist(), strict=True))
+        return [compared.scores[doc_id] for doc_id in doc_ids]
 
     def matches(self, query: str, documents: Sequence[Document]) -> list[dict[str, str]]:
         """For each document: words of a query, each with the word of the document that its pieces are most similar to.

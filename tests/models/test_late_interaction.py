@@ -13,6 +13,7 @@ from transformers import AutoModel, AutoTokenizer
 from rerank.models.bi_encoder import BiEncoder
 from rerank.models.late_interaction import (
     TokenEncoder,
+    groups_of_tokens,
     is_multi_vector,
     max_similarities,
     nearest_tokens,
@@ -75,6 +76,26 @@ def test_scores_are_those_of_sentence_transformers():
     np.testing.assert_allclose(found, maxsim([query], vectors)[0].numpy(), rtol=1e-5)
 
 
+@pytest.mark.parametrize("tokens", [1, 7, 24, 60, 700])
+def test_groups_of_tokens_are_those_of_a_loop_over_spherical_k_means(tokens):
+    rng, rotation = np.random.default_rng(tokens), rotation_of(32)
+    codes, weights = to_codes(rng.standard_normal((tokens, 32)).astype(np.float32), rotation), rng.random(tokens)
+    vectors = unit(estimates(codes, rotation))
+    count = min(24, tokens)
+    means = [vectors[round(number * (tokens - 1) / max(1, count - 1))] for number in range(count)]
+    for _ in range(10):
+        groups: list[list[int]] = [[] for _ in means]
+        for token, vector in enumerate(vectors):
+            groups[max(range(count), key=lambda group: vector @ means[group])].append(token)
+        means = [unit(vectors[of].sum(0)) if of else mean for of, mean in zip(groups, means, strict=True)]
+    of_groups = [weights[of].mean() if of else 0 for of in groups]
+    heaviest = sorted(range(count), key=lambda group: -of_groups[group])[:10]
+    found, found_weights = groups_of_tokens(codes, weights, rotation)
+    np.testing.assert_allclose(found, [means[group] for group in heaviest], atol=1e-5)
+    np.testing.assert_allclose(found_weights, [of_groups[group] for group in heaviest], rtol=1e-5)
+    assert [len(part) for part in groups_of_tokens(codes[:0], weights[:0], rotation)] == [0, 0]
+
+
 @pytest.mark.parametrize("dimensions", [5, 128, 384])
 def test_a_rotation_keeps_products_and_signs_estimate_them(dimensions):
     rotation, rng = rotation_of(dimensions), np.random.default_rng(1)
@@ -131,7 +152,10 @@ def test_a_bi_encoder_gives_its_last_layer_without_the_special_tokens_and_the_pr
     assert encoder.dimensions == 32
     assert encoder.words(f"{text}!", True) == text.split() + [""] * (len(encoder.query(f"{text}!")[1]) - 4)
     many = " ".join(LONG.split()[:60])  # several passages
+    special, *others = encoder.document_pieces(text).tolist()
+    assert (special, others) == (-1, [*encoder.pieces([text])[0], -1])
     words = encoder.words(many, False)
+    assert np.flatnonzero(encoder.document_pieces(many) >= 0).tolist() == [n for n, word in enumerate(words) if word]
     assert len(words) == len(encoder.document(many))
     assert [word for word in words if word] == many.split()
 

@@ -20,7 +20,7 @@ from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.fusion import fuse_ranks, fuse_scores
 from rerank.evaluation.weights import is_ahead, tune_weights
 from rerank.jobs.train import train_folds
-from rerank.models.late_interaction import rotation_of
+from rerank.models.late_interaction import groups_of_tokens, rotation_of
 from rerank.models.reranker import Reranker
 from rerank.retrieval.bm25 import Searcher, retrieve
 from rerank.retrieval.rm3 import search_rm3
@@ -249,33 +249,46 @@ def test_documents_without_words_are_similar_to_none():
     assert word_similarities([[], []]).tolist() == [[0, 0], [0, 0]]
 
 
-def test_late_interaction_is_the_weighted_maxsim_of_tokens_and_the_score_below(here, tmp_path):
+def test_late_interaction_adds_the_maxsim_of_the_query_and_of_the_best_document_to_the_score_below(here, tmp_path):
     world = open_world()
     (first,) = runs_below(world, "late-interaction", TESTED)
     run = ranked_by(fitted(world, "late-interaction", tmp_path), world, "late-interaction")
     model, texts = world.encoder("encoder").model, {d.doc_id: d.text for d in world.texts.documents()}
     pieces_of = {doc_id: set(model.tokenizer(text)["input_ids"]) for doc_id, text in texts.items()}
     rotation = rotation_of(32).astype(np.float64)
-    codes = rotation.shape[1]
 
     def tokens_of(encode, passage):
         (found,) = encode([passage], output_value=None)
-        return found["input_ids"].tolist(), unit(found["token_embeddings"].double().numpy()) @ rotation
+        return found["input_ids"].tolist(), unit(found["token_embeddings"].double().numpy())
+
+    def idf(piece):
+        return np.log((len(texts) + 1) / (sum(piece in of_document for of_document in pieces_of.values()) + 1))
 
     for query_id in TESTED:
-        pieces, query = tokens_of(model.encode_query, world.collection.queries[query_id])
-        doc_ids, own = ranked(first[query_id])[:4], []
+        doc_ids, signs, special = ranked(first[query_id])[:4], {}, {}
         for doc_id in doc_ids:
-            passages = world.encoder("encoder").split(texts[doc_id])
-            vectors = [vector for passage in passages for vector in tokens_of(model.encode_document, passage)[1]]
-            score = 0.0
-            for piece, token in list(zip(pieces, query, strict=True))[1:-1]:
-                frequency = sum(piece in of_document for of_document in pieces_of.values())
-                largest = max(float(token @ np.sign(vector)) for vector in vectors)
-                score += np.log((len(texts) + 1) / (frequency + 1)) * largest * np.sqrt(np.pi / 2 / codes)
-            own.append(score)
+            passages = [
+                tokens_of(model.encode_document, text) for text in world.encoder("encoder").split(texts[doc_id])
+            ]
+            signs[doc_id] = np.concatenate([vectors @ rotation for _, vectors in passages]) > 0
+            special[doc_id] = np.concatenate([pieces for pieces, _ in passages])
+
+        def scores(vectors, weights, doc_ids=doc_ids, signs=signs):
+            found = []
+            for doc_id in doc_ids:
+                largest = [max(token @ rotation @ np.where(of, 1, -1) for of in signs[doc_id]) for token in vectors]
+                found.append(np.sqrt(np.pi / 2 / rotation.shape[1]) * float(np.dot(weights, largest)))
+            return standardised(found)
+
+        pieces, vectors = tokens_of(model.encode_query, world.collection.queries[query_id])
+        own = scores(vectors[1:-1], [idf(piece) for piece in pieces[1:-1]])
         below = standardised([first[query_id][doc_id] for doc_id in doc_ids])
-        expected = {d: z + of_tokens for d, z, of_tokens in zip(doc_ids, below, standardised(own), strict=True)}
+        values = standardised([z + of_tokens for z, of_tokens in zip(below, own, strict=True)])
+        best = doc_ids[int(np.argmax(values))]
+        words = ~np.isin(special[best], model.tokenizer.all_special_ids)
+        weights = np.array([idf(piece) for piece in special[best][words]])
+        of_best = scores(*groups_of_tokens(np.packbits(signs[best][words], axis=1), weights, rotation_of(32)))
+        expected = {d: z + 0.5 * other for d, z, other in zip(doc_ids, values, of_best, strict=True)}
         expect_scores({d: run[query_id][d] for d in doc_ids}, expected, 1e-4)
         assert ranked(run[query_id])[4:] == ranked(first[query_id])[4:]
 

@@ -31,7 +31,7 @@ STAGES = {
     "features": Features(("bm25", "dense"), training=ADAPTING),
     "query-adapter": QueryAdapter("bm25", "encoder", depth=4, training=ADAPTING),
     "similar-queries": SimilarQueries("bm25", "encoder", queries=3, depth=4),
-    "late-interaction": LateInteraction("bm25", "encoder", depth=4, below_weight=1.0),
+    "late-interaction": LateInteraction("bm25", "encoder", depth=4, below_weight=1.0, feedback_weight=0.5),
     "neighbours": Neighbours("bm25", documents=2, depth=4),
     "cross-encoder": CrossEncoder(
         "bm25", EncoderSettings("encoder"), depth=4, training=TrainingSettings(epochs=1, lists_per_epoch=4, lr=1e-3)
