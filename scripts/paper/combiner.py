@@ -6,7 +6,8 @@ The stage `features` adds a weighted sum of the stages' scores, standardised by 
 weights are 0 at first. A row has, for a loss and a number of documents of a query, the mean of five parts and some
 seeds, which order the queries, and the p-value of a paired t-test against the last stage below; the share of the
 absolute gradient that the first 20 documents have at the start; and the cosine of the first step with the one that
-raises all weights alike, which changes the scale of the scores and not their order. A row "chosen" has, for each part,
+raises all weights alike, which changes the scale of the scores and not their order; and what a first step of length 0.3
+adds to the mean. A row "chosen" has, for each part,
 the hyperparameters and the number of documents of this loss that are best on the other parts, by weights that learned
 from neither. What is in the folder is not fitted again.
 """
@@ -30,12 +31,11 @@ from rerank.evaluation.tables.table import aligned
 from rerank.losses.registry import create
 from rerank.pipelines.crossfit import CrossFitting
 from rerank.pipelines.defaults import default_stages
-from rerank.pipelines.graph import prefix
 from rerank.stages import Features
-from rerank.stages.features import columns_of
+from rerank.stages.features import FeaturesRanker, columns_of
 from rerank.stages.world import World
 
-MEASURE, TOP, DEPTH = "nDCG@20", 20, 100
+MEASURE, TOP, DEPTH, STEP = "nDCG@20", 20, 100, 0.3
 LOSSES = (
     LossSettings("smoothi", {"alpha": 1.0}),
     LossSettings("smoothi", {"alpha": 10.0}),
@@ -46,8 +46,8 @@ LOSSES = (
 )
 
 
-def first_step(runs: Sequence[Run], qrels: Judgments, settings: LossSettings, depth: int) -> tuple[float, float]:
-    """The first documents' share of the absolute gradient, and the cosine of the step with equal weights."""
+def first_step(runs: Sequence[Run], qrels: Judgments, settings: LossSettings, depth: int) -> tuple[float, torch.Tensor]:
+    """The first documents' share of the absolute gradient, and the (weights,) step, of length 1."""
     shares, step = [], torch.zeros(len(runs) - 1)
     loss = create(settings.name, **settings.hyperparameters)
     for found in select_candidates(runs[-1], qrels, depth, keep_scores=True).values():
@@ -58,7 +58,7 @@ def first_step(runs: Sequence[Run], qrels: Judgments, settings: LossSettings, de
             step = step - slopes @ torch.from_numpy(columns_of(runs[:-1], found))
             if total := float(slopes.abs().sum()):
                 shares.append(float(slopes[:TOP].abs().sum()) / total)
-    return fmean(shares), float(torch.nn.functional.cosine_similarity(step, torch.ones(len(step)), dim=0))
+    return fmean(shares), torch.nn.functional.normalize(step, dim=0)
 
 
 def compare(source: Path, encoder: str, folder: Path, depths: Sequence[int], seeds: int) -> list[list[str]]:
@@ -68,7 +68,8 @@ def compare(source: Path, encoder: str, folder: Path, depths: Sequence[int], see
     collection = world.collection
     judged = [query_id for query_id in collection.queries if collection.qrels.get(query_id)]
     parts = {fold.name: fold.test for fold in make_folds(judged, 5)}
-    stages = prefix(default_stages(encoder, "", world.texts.count()), "both")
+    stages = default_stages(encoder, "", world.texts.count())
+    stages.pop("combined", None)
     queries = {query_id: collection.queries[query_id] for query_id in judged}
     fitting = CrossFitting(stages, world.knowing(queries), parts, queries, folder / f"{source.name}-fits")
     fitting.fit_all(parts)
@@ -89,13 +90,13 @@ def compare(source: Path, encoder: str, folder: Path, depths: Sequence[int], see
 
     below = [run_of(fitting, name) for name in stages]
     base = values(below[-1])
-    rows = [["loss", "depth", MEASURE, "p", f"gradient of 1-{TOP}", "cosine with scale"]]
-    rows.append(["none", "", f"{fmean(base):.4f}", "", "", ""])
+    rows = [["loss", "depth", MEASURE, "p", f"gradient of 1-{TOP}", "cosine with scale", "first step"]]
+    rows.append(["none", "", f"{fmean(base):.4f}", *[""] * 4])
 
     def add_row(title: str, depth: str, runs: Iterable[Run], *step: str) -> None:
         means = [fmean(of_query) for of_query in zip(*map(values, runs), strict=True)]
         rows.append(
-            [title, depth, f"{fmean(means):.4f}", f"{paired_test(means, base):.3f}", *step, *[""] * (2 - len(step))]
+            [title, depth, f"{fmean(means):.4f}", f"{paired_test(means, base):.3f}", *step, *[""] * (3 - len(step))]
         )
 
     tried = list(itertools.product(LOSSES, depths))
@@ -106,9 +107,12 @@ def compare(source: Path, encoder: str, folder: Path, depths: Sequence[int], see
         seeded = replace(fitting.world, config=replace(config, training=replace(config.training, seed=seed)))
         fittings.append((replace(fitting, stages={**stages, **combined}, world=seeded), list(combined)))
     for number, (loss, depth) in enumerate(tried):
-        share, cosine = first_step(below, collection.qrels, loss, depth)
+        share, step = first_step(below, collection.qrels, loss, depth)
+        cosine = float(step.sum()) / len(step) ** 0.5
+        stepped = FeaturesRanker(Features(tuple(stages), depth=depth), (STEP * step).tolist()).rank(queries, below)
+        gain = fmean(values(stepped)) - fmean(base)
         runs = (run_of(of_seed, names[number]) for of_seed, names in fittings)
-        add_row(title_of(loss), str(depth), runs, f"{share:.2f}", f"{cosine:+.2f}")
+        add_row(title_of(loss), str(depth), runs, f"{share:.2f}", f"{cosine:+.2f}", f"{gain:+.4f}")
     for kind, group in itertools.groupby(range(len(tried)), lambda number: tried[number][0].name):
         numbers = list(group)
         runs = (chosen_run(of_seed, [names[number] for number in numbers]) for of_seed, names in fittings)
