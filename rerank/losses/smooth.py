@@ -13,6 +13,9 @@ from rerank.losses.metrics import Metric, metric_from_indicators
 from rerank.losses.registry import loss
 from rerank.losses.soft_ranks import approx_soft_ranks, metric_from_soft_ranks, tile_entries
 
+SmoothMetric = Callable[[Tensor, Tensor, Tensor, Metric], Tensor]
+"""Maps prepared scores, labels and mask, and the parsed metric, to (lists,)."""
+
 
 @loss("smoothi")
 def smoothi(
@@ -76,42 +79,29 @@ def approx(
         Qin, Liu and Li: A General Approximation Framework for Direct Optimization of Information Retrieval Measures,
         Information Retrieval 13, 2010.
     """
-    soft_ranks = partial(approx_soft_ranks, alpha=alpha)
-    return soft_rank_loss(soft_ranks, scores, labels, mask, metric, beta, cutoff_offset, tile_entries)
+    smooth_metric = of_soft_ranks(partial(approx_soft_ranks, alpha=alpha), beta, cutoff_offset)
+    return metric_loss(smooth_metric, scores, labels, mask, metric, tile_entries)
 
 
-def soft_rank_loss(
-    soft_ranks: Callable[[Tensor, Tensor], Tensor],
-    scores: Tensor,
-    labels: Tensor,
-    mask: Tensor | None,
-    metric: str,
-    beta: float,
-    cutoff_offset: float,
-    entries: Callable[[int], int] | None,
-) -> Tensor:
-    """1 − metric of soft ranks, as in `approx`; `soft_ranks` maps prepared scores and mask to (lists, documents)."""
+def of_soft_ranks(soft_ranks: Callable[[Tensor, Tensor], Tensor], beta: float, cutoff_offset: float) -> SmoothMetric:
+    """The metric of soft ranks, as in `approx`; `soft_ranks` maps prepared scores and mask to (lists, documents)."""
     check_positive("beta", beta)
 
     def smooth_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
         return metric_from_soft_ranks(soft_ranks(scores, mask), labels, mask, metric, beta, cutoff_offset)
 
-    return metric_loss(smooth_metric, scores, labels, mask, metric, entries)
+    return smooth_metric
 
 
 def metric_loss(
-    smooth_metric: Callable[[Tensor, Tensor, Tensor, Metric], Tensor],
+    smooth_metric: SmoothMetric,
     scores: Tensor,
     labels: Tensor,
     mask: Tensor | None,
     metric: str,
     entries: Callable[[int], int] | None = None,
 ) -> Tensor:
-    """1 − smooth metric, and 0 for degenerate lists.
-
-    `smooth_metric` maps prepared scores, labels and mask, and the parsed metric, to (lists,). With `entries` it is
-    computed in blocks of lists, as in `in_blocks`.
-    """
+    """1 − smooth metric, and 0 for degenerate lists; with `entries` computed in blocks of lists, as in `in_blocks`."""
     parsed = metrics.parse(metric)
     scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
 

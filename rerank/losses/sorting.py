@@ -10,7 +10,7 @@ from rerank.losses.inputs import check_positive
 from rerank.losses.kernels.sorting import band_entries, neuralsort_ranked, softsort_ranked
 from rerank.losses.metrics import Metric, metric_from_ranked, ranks_like, summed_labels
 from rerank.losses.registry import loss
-from rerank.losses.smooth import metric_loss, soft_rank_loss
+from rerank.losses.smooth import SmoothMetric, metric_loss, of_soft_ranks
 from rerank.losses.soft_ranks import fast_soft_ranks, tile_entries
 
 SCALINGS = 50
@@ -33,7 +33,7 @@ def neuralsort(
         Grover, Wang, Zweig and Ermon: Stochastic Optimization of Sorting Networks via Continuous
         Relaxations, ICLR 2019.
     """
-    return _expected_loss(neuralsort_ranked, scores, labels, mask, metric, temperature, band_entries)
+    return metric_loss(_of_expected(neuralsort_ranked, temperature), scores, labels, mask, metric, band_entries)
 
 
 @loss("pirank")
@@ -52,7 +52,8 @@ def pirank(
     Reference:
         Swezey, Grover, Charron and Ermon: PiRank: Scalable Learning To Rank via Differentiable Sorting, NeurIPS 2021.
     """
-    return _expected_loss(neuralsort_ranked, scores, labels, mask, metric, temperature, band_entries, gains=True)
+    smooth_metric = _of_expected(neuralsort_ranked, temperature, gains=True)
+    return metric_loss(smooth_metric, scores, labels, mask, metric, band_entries)
 
 
 @loss("neural_ndcg")
@@ -81,7 +82,8 @@ def neural_ndcg(
         return (rows * labels[:, None]).sum(dim=2)[:, :count]
 
     # The graph has the scaled indicators of every scaling.
-    return _expected_loss(scaled, scores, labels, mask, metric, temperature, lambda n: 2 * SCALINGS * n**2, gains=True)
+    smooth_metric = _of_expected(scaled, temperature, gains=True)
+    return metric_loss(smooth_metric, scores, labels, mask, metric, lambda documents: 2 * SCALINGS * documents**2)
 
 
 @loss("softsort")
@@ -99,7 +101,8 @@ def softsort(
     Reference:
         Prillo and Eisenschlos: SoftSort: A Continuous Relaxation for the argsort Operator, ICML 2020.
     """
-    return _expected_loss(softsort_ranked, scores, labels, mask, metric, temperature, lambda documents: 2 * documents)
+    smooth_metric = _of_expected(softsort_ranked, temperature)
+    return metric_loss(smooth_metric, scores, labels, mask, metric, lambda documents: 2 * documents)
 
 
 @loss("fastsort")
@@ -126,7 +129,7 @@ def fastsort(
         Blondel, Teboul, Berthet and Djolonga: Fast Differentiable Sorting and Ranking, ICML 2020.
     """
     soft_ranks, entries = partial(fast_soft_ranks, strength=strength), tile_entries if metric.lower() == "ap" else None
-    return soft_rank_loss(soft_ranks, scores, labels, mask, metric, beta, cutoff_offset, entries)
+    return metric_loss(of_soft_ranks(soft_ranks, beta, cutoff_offset), scores, labels, mask, metric, entries)
 
 
 @loss("ot")
@@ -161,20 +164,13 @@ def ot(
         return (plan * ranks_like(plan, plan.shape[1])[:, None]).sum(dim=1)
 
     # A plan is in float64, which takes the memory of two float32 numbers.
-    return soft_rank_loss(soft_ranks, scores, labels, mask, metric, beta, cutoff_offset, lambda n: 2 * n**2)
+    return metric_loss(of_soft_ranks(soft_ranks, beta, cutoff_offset), scores, labels, mask, metric, lambda n: 2 * n**2)
 
 
-def _expected_loss(
-    expected: Callable[[Tensor, Tensor, Tensor, float, int], Tensor],
-    scores: Tensor,
-    labels: Tensor,
-    mask: Tensor | None,
-    metric: str,
-    temperature: float,
-    entries: Callable[[int], int],
-    gains: bool = False,
-) -> Tensor:
-    """1 − metric of the expected labels, or gains, at each rank; `expected` is as `neuralsort_ranked`."""
+def _of_expected(
+    expected: Callable[[Tensor, Tensor, Tensor, float, int], Tensor], temperature: float, gains: bool = False
+) -> SmoothMetric:
+    """The metric of the expected labels, or gains, at each rank; `expected` is as `neuralsort_ranked`."""
     check_positive("temperature", temperature)
 
     def smooth_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
@@ -182,4 +178,4 @@ def _expected_loss(
         ranked = expected(scores, summed, mask, temperature, metric.cutoff or scores.shape[1])
         return metric_from_ranked(ranked, labels, metric, gains=gains)
 
-    return metric_loss(smooth_metric, scores, labels, mask, metric, entries)
+    return smooth_metric
