@@ -12,7 +12,7 @@ import msgspec
 
 from rerank.data.types import Fold, Judgments
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write
+from rerank.utils.files import write_text
 from rerank.utils.json_files import check_shape, read_json
 
 FINAL = "final"  # the fold that trains the model to deploy: on all judged queries, without test queries
@@ -139,8 +139,7 @@ def select_folds(folds: Sequence[Fold], name: str) -> list[Fold]:
 def write_folds(path: str | Path, folds: Sequence[Fold]) -> None:
     """Writes the folds as JSON, one object a line."""
     lines = ",\n".join(json.dumps(vars(fold), ensure_ascii=False) for fold in folds)
-    with atomic_write(path) as tmp:
-        tmp.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    write_text(path, f"[\n{lines}\n]\n")
 
 
 def read_folds(path: str | Path) -> list[Fold]:

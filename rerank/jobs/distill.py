@@ -19,7 +19,7 @@ from rerank.tasks.first_stage import first_stage_run
 from rerank.tasks.text import TextDataset, check_training, open_text
 from rerank.training.device import exclusive, open_accelerator, precision_of, uses_tf32
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, kept_hash, short_hash
+from rerank.utils.files import kept_hash, short_hash, write_text
 from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
 
@@ -98,6 +98,5 @@ def _write_lists(target: Path, run: Path, depth: int, scored: Path) -> None:
             lists.append({"query_id": query_id, "doc_ids": list(documents), "labels": labels})
     if not lists:
         raise UserError(f"{target}: no query has two candidates, which a training list needs")
-    with atomic_write(target) as tmp:
-        tmp.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in lists), encoding="utf-8")
+    write_text(target, "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in lists))
     log.info(f"teacher: its scores as training lists: {target}")

@@ -12,7 +12,7 @@ from rerank.data.types import Fold
 from rerank.models.hub import encoder_folder
 from rerank.runs.manifest import DISTRIBUTION, version
 from rerank.runs.settings import to_toml
-from rerank.utils.files import atomic_write
+from rerank.utils.files import write_text
 
 CARD = "README.md"
 
@@ -37,8 +37,7 @@ def write_training_card(
         measures=_measures(fold, facts),
         version=version(DISTRIBUTION) or "",
     )
-    with atomic_write(checkpoint / CARD) as tmp:
-        tmp.write_text(text.rstrip() + "\n", encoding="utf-8")
+    write_text(checkpoint / CARD, text.rstrip() + "\n")
 
 
 def _measures(fold: Fold | None, facts: dict[str, Any]) -> list[list[str]]:

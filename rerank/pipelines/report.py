@@ -9,7 +9,7 @@ from rerank.pipelines.folder import read_evidence
 from rerank.reports.charts.drawing import INK, SERIES, draw_figure, inline_svg
 from rerank.reports.html.parts import Figure, Missing, Rows, render_page
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, check_output
+from rerank.utils.files import check_output, write_text
 
 SHOWN = 20
 """The queries that won most, and that lost most."""
@@ -29,8 +29,7 @@ def write_pipeline_report(folder: Path, out: Path | None = None) -> Path:
     figures = [_figure("What each stage reaches", "Mean and 95 % interval.", _draw_ladder, record)]
     figures.append(_figure("Gain against cost", "Milliseconds of a query up to each stage.", _draw_cost, record))
     parts = {"name": name, "table": as_table(record), "figures": figures, "queries": _queries(record)}
-    with atomic_write(out) as tmp:
-        tmp.write_text(render_page("pipeline.html", **parts), encoding="utf-8")
+    write_text(out, render_page("pipeline.html", **parts))
     return out
 
 

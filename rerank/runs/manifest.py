@@ -17,7 +17,7 @@ from rerank.data.types import Qrels
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, check_output, file_hash
+from rerank.utils.files import check_output, file_hash, write_text
 from rerank.utils.integrity import changes
 from rerank.utils.json_files import read_json
 from rerank.utils.plugins import plugin_versions
@@ -36,9 +36,7 @@ def write_manifest(path: Path, facts: dict[str, Any]) -> None:
     about = {"format": FORMAT, "versions": {"rerank": own, **packages, **plugin_versions()}}
     about |= {"commit": source_commit(), "machine": machine}
     facts = json.loads(json.dumps({**facts, **about}))  # as it will be read, so that the hash is the same
-    with atomic_write(path) as tmp:
-        text = json.dumps({**facts, HASH: _hash(facts)}, indent=1, ensure_ascii=False)
-        tmp.write_text(text, encoding="utf-8")
+    write_text(path, json.dumps({**facts, HASH: _hash(facts)}, indent=1, ensure_ascii=False))
 
 
 def read_manifest(path: Path, fact: str = HASH) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from rerank.config import Config, check_types, sections
 from rerank.runs.layout import ExperimentFolder
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write
+from rerank.utils.files import write_text
 
 WITHOUT_EFFECT = (
     "output.folder",
@@ -68,8 +68,7 @@ def save_settings(config: Config, path: Path) -> None:
         old, new = ("; ".join(f"{key} = {values[i]}" for key, values in changed.items()) for i in (0, 1))
         remedy = "give this one another --name, or remove the folder"
         raise UserError(f"{path}: this experiment was begun with other settings: there {old}; here {new}; {remedy}")
-    with atomic_write(path) as tmp:
-        tmp.write_text(to_toml(config), encoding="utf-8")
+    write_text(path, to_toml(config))
 
 
 def differences(before: Sections, now: Sections) -> dict[str, tuple[Any, Any]]:

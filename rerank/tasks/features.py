@@ -22,7 +22,7 @@ from rerank.runs.layout import CollectionFolder
 from rerank.training.device import precision_facts
 from rerank.training.task import Part
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.files import short_hash, write_text
 from rerank.utils.json_files import read_json
 from rerank.utils.locks import locked
 
@@ -71,8 +71,7 @@ class FeatureDataset:
                 qrels |= store.features.subset([*fold.valid, *fold.test]).qrels()
             write_qrels(folder.qrels, qrels)
             write_folds(folder.folds, [folds[name] for name in self.fold_names if name in folds])
-            with atomic_write(path) as tmp:
-                tmp.write_text(json.dumps(saved | hashes), encoding="utf-8")
+            write_text(path, json.dumps(saved | hashes))
 
     def task(self, fold: Fold, accelerator: Accelerator) -> "FeatureTask":
         return FeatureTask(self, fold, accelerator)

@@ -23,7 +23,7 @@ from rerank.tasks.collection import (
     write_references,
 )
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, kept_hash, short_hash
+from rerank.utils.files import kept_hash, short_hash, write_text
 from rerank.utils.integrity import Record, changes
 from rerank.utils.json_files import check_shape, read_json
 from rerank.utils.locks import make_once
@@ -110,8 +110,7 @@ def first_stage_run(
                     f"{source}: BM25 finds no document for any of its {len(queries)} queries; expected the queries of "
                     f"{collection.source}, in the language that --collection.language names ({language})"
                 )
-            with atomic_write(origin) as tmp:
-                tmp.write_text(json.dumps({**searched, "run": run.facts}), encoding="utf-8")
+            write_text(origin, json.dumps({**searched, "run": run.facts}))
         log.info(f"BM25 of {run.queries} queries, {run.candidates} candidates: {file}")
 
     make_once(file, "ranking", make)

@@ -13,7 +13,7 @@ from rerank.data.trec import write_run
 from rerank.data.types import Run
 from rerank.training.average import AveragedWeights
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write
+from rerank.utils.files import atomic_write, write_text
 from rerank.utils.integrity import Record, changes, changes_since_record, facts_of, files_below, write_record
 from rerank.utils.progress import log
 
@@ -125,5 +125,4 @@ def check_kept(folder: TrainingFolder, kept: Record) -> None:
 
 
 def _write_log(folder: TrainingFolder, history: list[dict[str, Any]]) -> None:
-    with atomic_write(folder.log) as tmp:
-        tmp.write_text("".join(json.dumps(record) + "\n" for record in history), encoding="utf-8")
+    write_text(folder.log, "".join(json.dumps(record) + "\n" for record in history))

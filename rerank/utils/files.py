@@ -84,6 +84,12 @@ def atomic_write(target: str | Path) -> Iterator[Path]:
         os.replace(new, target)
 
 
+def write_text(target: str | Path, text: str) -> None:
+    """Writes a text as UTF-8 by `atomic_write`, and raises as it does."""
+    with atomic_write(target) as tmp:
+        tmp.write_text(text, encoding="utf-8")
+
+
 @contextlib.contextmanager
 def refused_in_one_line(what: str, end: str = "") -> Iterator[None]:
     """Turns the disk's refusal of a write in the block into a UserError: `what`, the reason, `end`."""
@@ -135,8 +141,8 @@ def kept_hash(path: Path) -> str:
         if kept_stamp == stamp:
             return str(digest)
     digest = file_hash(path)
-    with contextlib.suppress(UserError), atomic_write(place) as tmp:  # not kept: nothing is lost but time
-        tmp.write_text(json.dumps([stamp, digest]), encoding="utf-8")
+    with contextlib.suppress(UserError):  # not kept: nothing is lost but time
+        write_text(place, json.dumps([stamp, digest]))
     return digest
 
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Self, TypedDict
 import msgspec
 import xxhash
 
-from rerank.utils.files import atomic_write, refused_in_one_line
+from rerank.utils.files import refused_in_one_line, write_text
 from rerank.utils.json_files import parse_json
 from rerank.utils.locks import remove
 from rerank.utils.progress import log
@@ -110,8 +110,7 @@ def changes(folder: Path, record: Record) -> Iterator[str]:
 def write_record(folder: Path, written: Record | None = None) -> None:
     """Writes the record of all files of a folder into it, or the one that was made when they were written."""
     record = record_of(folder, files_below(folder)) if written is None else written
-    with atomic_write(folder / RECORD) as tmp:
-        tmp.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    write_text(folder / RECORD, json.dumps(record, indent=1))
 
 
 def changes_since_record(folder: Path) -> list[str]:
@@ -154,8 +153,7 @@ class Unfinished:
             file.flush()
         files = {name: file.facts() for name, file in self.files.items()}
         state = State(work=self.work, done=self.done, files=files, facts=self.facts)
-        with atomic_write(self.folder / STATE) as tmp:
-            tmp.write_text(json.dumps(state), encoding="utf-8")
+        write_text(self.folder / STATE, json.dumps(state))
         self._saved = time.monotonic()
 
 

@@ -16,7 +16,7 @@ from rerank.runs.experiment_results import ExperimentResults, FoldResults
 from rerank.runs.results import Compared, Results, compared_with_first, open_results
 from rerank.runs.run_files import RunFiles, are_run_files, compare_files
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, check_output
+from rerank.utils.files import check_output, write_text
 from rerank.utils.progress import log
 
 
@@ -36,8 +36,7 @@ def write_report(
         page = page_of_files(RunFiles.read(paths), measure, qrels, collection)
     else:
         page = page_of_experiments(open_results(paths[0], measure))
-    with atomic_write(out) as tmp:
-        tmp.write_text(page, encoding="utf-8")
+    write_text(out, page)
     return out
 
 
