@@ -128,14 +128,6 @@ def _drawn(query_ids: tuple[str, ...], count: int | str, seed: int) -> tuple[str
     return tuple(query_id for query_id in query_ids if query_id in drawn)
 
 
-def select_folds(folds: Sequence[Fold], name: str) -> list[Fold]:
-    """The fold called `name`, or every fold for "all". Raises UserError for a fold that does not exist."""
-    selected = [fold for fold in folds if name in ("all", fold.name)]
-    if not selected:
-        raise UserError(f"fold {name}: no such fold; expected {', '.join(fold.name for fold in folds)} or all")
-    return selected
-
-
 def write_folds(path: str | Path, folds: Sequence[Fold]) -> None:
     """Writes the folds as JSON, one object a line."""
     lines = ",\n".join(json.dumps(vars(fold), ensure_ascii=False) for fold in folds)

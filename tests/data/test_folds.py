@@ -15,7 +15,6 @@ from rerank.data.folds import (
     merge_splits,
     official_folds,
     read_folds,
-    select_folds,
     write_folds,
 )
 from rerank.data.types import Fold
@@ -52,14 +51,6 @@ def test_prescribed_folds_test_i_and_validate_the_one_before() -> None:
         official_folds([("a", ["1"]), ("b", ["3"]), ("c", ["3"])])
     with pytest.raises(UserError, match="at least 3"):
         official_folds([("a", ["1"]), ("b", ["3"])])
-
-
-def test_pick() -> None:
-    folds = make_folds(QUERIES)
-    assert select_folds(folds, "all") == folds
-    assert select_folds(folds, "2") == [folds[1]]
-    with pytest.raises(UserError, match="fold 6: no such fold; expected 1, 2, 3, 4, 5 or all"):
-        select_folds(folds, "6")
 
 
 def test_folds_file_is_plain_json_that_keeps_folds(tmp_path: Path) -> None:

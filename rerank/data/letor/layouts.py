@@ -5,7 +5,7 @@ import contextlib
 import re
 from pathlib import Path
 
-from rerank.data.folds import make_folds, select_folds
+from rerank.data.folds import make_folds
 from rerank.data.letor.store import Store, open_store
 from rerank.data.text_lines import open_text
 from rerank.data.types import Fold
@@ -48,8 +48,7 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> tuple[Fold, St
     path = Path(source)
     if path.is_file():
         store = open_store({"all": path}, cache)
-        (fold,) = select_folds(make_folds(store.features.query_ids, folds), name)
-        return fold, store
+        return {fold.name: fold for fold in make_folds(store.features.query_ids, folds)}[name], store
     folder = _folders(path)[name]
     files = _files(folder)
     if missing := [names for part, names in FILES.items() if part not in files]:

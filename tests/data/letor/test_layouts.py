@@ -85,7 +85,6 @@ def test_a_single_file_is_cut_into_folds(tmp_path):
             rows = slice(fold.test.starts[place], fold.test.stops[place])
             np.testing.assert_array_equal(fold.test.features[rows], matrix(1 + i % 3, 5, seed=i))
             assert fold.test.doc_ids(place) == tuple(f"{query}.{j}" for j in range(1 + i % 3))
-    assert "fold 4: no such fold" in refused(source, "4", folds=3)
 
 
 def test_features_from_0_in_one_file_are_from_0_in_all(tmp_path):
