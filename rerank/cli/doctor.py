@@ -8,11 +8,11 @@ from pathlib import Path
 from rerank import __version__
 from rerank.cli.settings import with_settings
 from rerank.config import Config
+from rerank.data.collections import open_collection
 from rerank.data.letor.layouts import fold_names, is_feature_source
 from rerank.models.encoder import load_encoder
 from rerank.retrieval.java import java_version
 from rerank.retrieval.lucene_index import choose_index
-from rerank.tasks.collection import open_settings
 from rerank.training.device import describe_device
 from rerank.utils.errors import UserError
 from rerank.utils.plugins import load_plugins, plugin_versions
@@ -56,7 +56,7 @@ def _packages() -> str:
 
 
 def _collection(config: Config) -> str:
-    collection = open_settings(config.collection)
+    collection = open_collection(config.collection.source, config.collection.queries)
     texts = "with its documents" if collection.has_documents else "documents from the index"
     judged = sum(query_id in collection.qrels for query_id in collection.queries)
     return f"{collection.source}: {len(collection.queries)} queries, {judged} of them judged; {texts}"
@@ -70,7 +70,7 @@ def _features(config: Config) -> str:
 def _first_stage(config: Config) -> str:
     if config.first_stage.run:
         return f"the run {config.first_stage.run}"
-    collection = open_settings(config.collection)
+    collection = open_collection(config.collection.source, config.collection.queries)
     if config.first_stage.index not in ("auto", "own"):
         return f"BM25 from {choose_index(config.first_stage.index, collection, Path())}"
     if collection.has_documents:

@@ -11,12 +11,13 @@ from accelerate import Accelerator
 from rerank.batches.passages import PassageBuilder
 from rerank.config import Config
 from rerank.data.candidates import select_candidates
+from rerank.data.collections import open_collection
 from rerank.data.trec_arrays import read_run_arrays
 from rerank.data.types import Candidates
 from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import pairs_of
-from rerank.tasks.collection import as_trained, folder_of, open_settings
+from rerank.tasks.collection import as_trained, folder_of
 from rerank.tasks.first_stage import first_stage_run, with_texts
 from rerank.tasks.text import TextDataset, truncation_summary
 from rerank.utils.errors import UserError
@@ -75,7 +76,7 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
 
 def _run_dataset(config: Config) -> TextDataset:
     """The data set of the queries of a run; logs which have no text; raises UserError if none has one."""
-    collection = open_settings(config.collection)
+    collection = open_collection(config.collection.source, config.collection.queries)
     folder = folder_of(config, collection)
     run, file = first_stage_run(config, collection, folder), config.collection.queries
     depth, keep_scores = config.first_stage.depth, config.encoder.first_stage_weight > 0

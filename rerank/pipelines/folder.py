@@ -10,6 +10,7 @@ from typing import Any
 
 from rerank.config import CollectionSettings, Config, FirstStageSettings, OutputSettings, TrainingSettings
 from rerank.config.settings import Precision
+from rerank.data.collections import open_collection
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.graph import as_toml, read_pipeline
 from rerank.pipelines.portable import copy_world, is_portable, kept_collection, models_of
@@ -18,7 +19,6 @@ from rerank.runs.manifest import judgments_hash, read_manifest, write_manifest
 from rerank.stages.base import Stage
 from rerank.stages.tables import table_of
 from rerank.stages.world import World
-from rerank.tasks.collection import open_settings
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import changes, files_below, record_of
@@ -161,7 +161,7 @@ def load_fitted(
     if portable and not new_documents:
         collection = kept_collection(folder, facts["name"], facts["documents"])
     else:
-        collection = open_settings(settings)
+        collection = open_collection(settings.source, settings.queries)
     places = {name: _from(folder, place) for name, place in facts["places"].items()}
     world = World(config, collection, home, places=places)
     stages = read_pipeline(folder / PIPELINE)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from rerank.config import Config
-from rerank.data.collections import Collection
+from rerank.data.collections import Collection, open_collection
 from rerank.data.embeddings import EmbeddingStore
 from rerank.data.types import Run
 from rerank.retrieval.exact_search import search_exactly
 from rerank.retrieval.vector_index import VectorIndex, index_folder, open_index, search_index
 from rerank.retrieval.words import find_words
 from rerank.runs.layout import CollectionFolder
-from rerank.tasks.collection import open_settings
+from rerank.tasks.collection import folder_of
 from rerank.tasks.first_stage import find_index, with_texts
 from rerank.tasks.vectors import LateInteraction, open_late_interaction, open_vectors, vectors_folder
 from rerank.utils.progress import log
@@ -81,8 +81,8 @@ class World:
     @classmethod
     def open(cls, config: Config) -> "World":
         """The world of the collection that the settings name. Raises UserError if it cannot be opened."""
-        collection = open_settings(config.collection)
-        return cls(config, collection, CollectionFolder(Path(config.output.folder) / collection.name))
+        collection = open_collection(config.collection.source, config.collection.queries)
+        return cls(config, collection, folder_of(config, collection))
 
     def knowing(self, queries: Mapping[str, str]) -> "World":
         """The same world, with these queries."""

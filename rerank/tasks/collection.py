@@ -18,11 +18,6 @@ from rerank.utils.progress import log
 DEFAULT = CollectionSettings()
 
 
-def open_settings(settings: CollectionSettings) -> Collection:
-    """The collection that the settings name, with their queries."""
-    return open_collection(settings.source, settings.queries)
-
-
 def folder_of(config: Config, collection: Collection) -> CollectionFolder:
     """Where the results of the collection are."""
     return CollectionFolder(Path(config.output.folder) / collection.name)

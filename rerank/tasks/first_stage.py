@@ -7,7 +7,7 @@ from typing import Any
 
 from rerank.config import Config, validate
 from rerank.config.languages import ENGLISH
-from rerank.data.collections import Collection, queries_to_search, queries_to_train
+from rerank.data.collections import Collection, open_collection, queries_to_search, queries_to_train
 from rerank.data.folds import FINAL
 from rerank.retrieval.bm25 import Searcher, write_bm25
 from rerank.retrieval.java import java_version
@@ -18,7 +18,6 @@ from rerank.tasks.collection import (
     expect_text,
     fold_names_of,
     folder_of,
-    open_settings,
     queries_in_use,
     write_references,
 )
@@ -38,7 +37,7 @@ def open_checked(config: Config, fold_name: str = "all", judged: bool = False) -
     """
     validate(config)
     expect_text(config.collection.source)
-    collection = open_settings(config.collection)
+    collection = open_collection(config.collection.source, config.collection.queries)
     if judged:
         collection.origin.expect_judgments()
         queries_to_train(collection)  # before its folds: a file of queries may lack some
@@ -60,7 +59,7 @@ def retrieve(config: Config) -> Path:
     """
     if config.collection.queries:
         expect_text(config.collection.source)
-        collection = open_settings(config.collection)
+        collection = open_collection(config.collection.source, config.collection.queries)
         return first_stage_run(config, collection, folder_of(config, collection))
     collection = open_checked(config)
     run = first_stage_run(config, collection, folder_of(config, collection), queries_in_use(config, collection))
