@@ -69,10 +69,10 @@ class Features:
         def inputs(lists: Sequence[Candidates]) -> Any:
             return Vectors(torch.tensor(np.stack([rows[c.query_id][doc_id] for c in lists for doc_id in c.doc_ids])))
 
-        model = train(self, world, fold, candidates, WeightedSum(len(below) - 1), inputs, folder)
+        model = WeightedSum(len(below) - 1)
+        train(self, world, fold, candidates, model, inputs, folder)
         judged = sum(any(found.labels) for found in candidates.values())
-        weights = model.weights * judged / (judged + SHRUNK_BY) if model else torch.zeros(len(below) - 1)
-        return FeaturesRanker(self, weights.tolist())
+        return FeaturesRanker(self, (model.weights * judged / (judged + SHRUNK_BY)).tolist())
 
     def open(self, world: World, folder: Path) -> "FeaturesRanker":
         return FeaturesRanker(self, read_json(folder / FILE, list[float], "fit the pipeline again"))

@@ -70,8 +70,8 @@ class QueryAdapter:
             some = itertools.islice(task.lists["train"], SCALED_BY)
             model.scale = models.standardising_scale(model, (vectors.of([found]).to(task.device) for found in some))
 
-        found = train(self, world, fold, candidates, model, vectors.of, folder, scale)
-        return AdapterRanker(self, world, found or model)
+        train(self, world, fold, candidates, model, vectors.of, folder, scale)
+        return AdapterRanker(self, world, model)
 
     def open(self, world: World, folder: Path) -> "AdapterRanker":
         from rerank.models.query_adapter import load_adapter

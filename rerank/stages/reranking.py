@@ -42,10 +42,10 @@ def train(
     inputs: "Inputs",
     folder: Path,
     prepare: "Callable[[SmallModelTask], None]" = lambda task: None,
-) -> Any:
-    """A small model trained on the candidates of a fold's training queries; validation queries choose the epoch.
+) -> None:
+    """Trains a small model on the candidates of a fold's training queries; validation queries choose the epoch.
 
-    None if there is no relevant document to learn from. `prepare` is called before the training.
+    It stays as it is if there is no relevant document to learn from. `prepare` is called before the training.
     """
     from rerank.tasks.small_models import SmallModelTask  # loads torch
     from rerank.training.device import open_accelerator
@@ -58,9 +58,8 @@ def train(
         task = SmallModelTask(fold, candidates, qrels, model, inputs, *own)
     except UserError as error:  # no query to learn from or to validate with
         log.info(f"{settings.kind}: {error}")
-        return None
+        return
     prepare(task)
     place, valid = FoldFolder(folder), task.qrels("valid")
     train_to_rank(task, valid, settings.loss, place, task.training, accelerator, show=False)
     task.load(place.checkpoint)
-    return task.model
