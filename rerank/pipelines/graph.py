@@ -1,12 +1,9 @@
 """The stages of a pipeline in an order in which each comes after those below it; pipelines as TOML."""
 
-import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from rerank.runs.settings import read_toml
+from rerank.runs.settings import read_toml, toml_lines
 from rerank.stages.base import Stage, below
 from rerank.stages.tables import stage_of, table_of
 from rerank.utils.errors import UserError, nearest
@@ -87,12 +84,5 @@ def read_pipeline(path: Path) -> dict[str, Stage]:
 
 def as_toml(stages: Mapping[str, Stage]) -> str:
     """The stages as TOML that `read_pipeline` reads back."""
-    return "\n".join(line for name, settings in stages.items() for line in _table(["stages", name], table_of(settings)))
-
-
-def _table(path: list[str], table: Mapping[str, Any]) -> list[str]:
-    plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
-    header = ".".join(part if re.fullmatch(r"[\w-]+", part, re.ASCII) else json.dumps(part) for part in path)
-    lines = [f"[{header}]", *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in plain.items()), ""]
-    tables = {key: value for key, value in table.items() if isinstance(value, dict)}
-    return [*lines, *(line for key, value in tables.items() for line in _table([*path, key], value))]
+    tables = {name: table_of(settings) for name, settings in stages.items()}
+    return "\n".join(line for name, table in tables.items() for line in toml_lines(["stages", name], table))

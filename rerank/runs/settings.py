@@ -1,7 +1,9 @@
 """The settings of an experiment as files have them: read, written and compared."""
 
 import json
+import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +50,16 @@ def read_settings(path: Path) -> Sections:
 
 def to_toml(config: Config) -> str:
     """The configuration as TOML that `--config` reads back; settings that are None are left out."""
-    lines = []
-    for section, values in sections(config).items():
-        given = [(key, json.dumps(value, ensure_ascii=False)) for key, value in values.items() if value is not None]
-        lines += [f"[{section}]", *(f"{key} = {value}" for key, value in given), ""]
-    return "\n".join(lines)
+    return "\n".join(line for name, values in sections(config).items() for line in toml_lines([name], values))
+
+
+def toml_lines(path: list[str], table: Mapping[str, Any]) -> list[str]:
+    """A table, and those in it, as lines of TOML, without the values that are None; `path` is its name in parts."""
+    plain = {key: value for key, value in table.items() if not isinstance(value, dict | None)}
+    header = ".".join(part if re.fullmatch(r"[\w-]+", part, re.ASCII) else json.dumps(part) for part in path)
+    lines = [f"[{header}]", *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in plain.items()), ""]
+    tables = {key: value for key, value in table.items() if isinstance(value, dict)}
+    return [*lines, *(line for key, value in tables.items() for line in toml_lines([*path, key], value))]
 
 
 def save_settings(config: Config, path: Path) -> None:
