@@ -38,9 +38,6 @@ class Vectors(NamedTuple):
 
     features: Tensor
 
-    def seeded(self, document_seeds: Tensor) -> "Vectors":  # the network has no dropout
-        return self
-
     def to(self, device: torch.device) -> "Vectors":
         return Vectors(self.features.to(device))
 
@@ -55,7 +52,9 @@ def make_feature_batch(lists: Sequence[FeatureList]) -> Batch[Vectors]:
     seeds = np.array([hash(drawn.seed) % 2**64 for drawn in lists], dtype=np.uint64)
     keys = seeds[list_numbers] + rows.astype(np.uint64) * SPLITMIX_STEP
     rows = rows[np.lexsort((_mix(keys), list_numbers))]
-    labels, mask = make_grid(features, rows, lengths)
+    mask = torch.from_numpy(np.arange(lengths.max()) < lengths[:, None])
+    labels = torch.zeros(mask.shape)
+    labels[mask] = torch.from_numpy(features.labels[rows].astype(np.float32))
     return Batch(Vectors(vectors(features, rows)), labels, mask, tuple(drawn.query_id for drawn in lists))
 
 
@@ -65,14 +64,6 @@ def _mix(keys: np.ndarray) -> np.ndarray:
         keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(factor)
     mixed: np.ndarray = keys ^ (keys >> np.uint64(31))
     return mixed
-
-
-def make_grid(features: FeatureSet, rows: np.ndarray, lengths: np.ndarray) -> tuple[Tensor, Tensor]:
-    """The labels of these rows, float32 and 0 on padding, and their mask: each (lists, documents), from the lengths."""
-    mask = torch.from_numpy(np.arange(lengths.max()) < lengths[:, None])
-    labels = torch.zeros(mask.shape)
-    labels[mask] = torch.from_numpy(features.labels[rows].astype(np.float32))
-    return labels, mask
 
 
 def rows_of(features: FeatureSet, queries: Sequence[int] | np.ndarray) -> np.ndarray:

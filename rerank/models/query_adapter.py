@@ -29,9 +29,6 @@ class VectorPairs(NamedTuple):
     documents: Tensor
     documents_in_all: int
 
-    def seeded(self, document_seeds: Tensor) -> "VectorPairs":
-        return self  # an adapter has no dropout
-
     def to(self, device: torch.device) -> "VectorPairs":
         moved = {name: getattr(self, name).to(device) for name in ("queries", "passages", "lists", "documents")}
         return self._replace(**moved)

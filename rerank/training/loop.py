@@ -141,6 +141,8 @@ def _train_epoch(
 
     def make_batch(step: Step) -> Batch[Any]:
         batch = task.batch(step.lists)
+        if not isinstance(batch.inputs, Packed):  # of models without dropout
+            return batch
         seeds = dropout_seeds(batch.mask, step.positions, epoch, settings.seed)
         return batch._replace(inputs=batch.inputs.seeded(seeds))
 
