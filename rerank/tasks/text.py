@@ -1,7 +1,8 @@
 """Text: TextDataset, queries and documents with their candidates; TextTask, a fold of it with a cross-encoder."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -66,26 +67,31 @@ class TextDataset:
 
         Raises UserError for an unknown document, and if the tokenizer cannot tell the pair from the model's template.
         """
-        pair = open_template(model.tokenizer, model.template)
         doc_ids = distinct_doc_ids(self.candidates)
         queries = {query_id: self.collection.queries[query_id] for query_id in self.candidates}
         if self.lists:
             in_lists, given_by_text = self.lists.doc_ids()
             doc_ids = [*sorted({*in_lists, *doc_ids}), *given_by_text]
             queries |= self.lists.query_texts(self.collection.queries)
-        documents = open_store(
-            self.folder.tokens,
-            doc_ids,
-            lambda doc_ids: texts_of(doc_ids, self.collection, self.lists),
-            model.tokenizer,
-            self.config.encoder.max_doc_tokens,
-            self.collection.fingerprint,
-            pair.document_lead,
-        )
-        return PassageBuilder.build(queries, documents, model.tokenizer, pair, model.max_length)
+        texts = partial(texts_of, collection=self.collection, file=self.lists)
+        return open_passages(model, queries, doc_ids, texts, self.folder.tokens, self.collection.fingerprint)
 
     def task(self, fold: Fold, accelerator: Accelerator) -> "TextTask":
         return TextTask(self, fold, accelerator)
+
+
+def open_passages(
+    model: Any,
+    queries: dict[str, str],
+    doc_ids: Sequence[str],
+    texts: Callable[[Sequence[str]], Iterable[str]],
+    cache: Path,
+    fingerprint: str,
+) -> PassageBuilder:
+    """The passages of a model for queries by id, and documents that are tokenised once, on disk (see `open_store`)."""
+    tokenizer, pair = model.tokenizer, open_template(model.tokenizer, model.template)
+    documents = open_store(cache, doc_ids, texts, tokenizer, model.max_doc_tokens, fingerprint, pair.document_lead)
+    return PassageBuilder.build(queries, documents, tokenizer, pair, model.max_length)
 
 
 def open_text(config: Config, fold_name: str) -> TextDataset:

@@ -1,7 +1,7 @@
 """Pre-trains an encoder on pseudo-queries made from a collection's documents."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -11,11 +11,9 @@ from accelerate import Accelerator
 
 from rerank.batches.batch import Batch, Packed, make_batch
 from rerank.batches.passages import PassageBuilder
-from rerank.batches.templates import open_template
 from rerank.config import Config, sections, validate
 from rerank.data.collections import Collection, open_collection
 from rerank.data.lists import read_training_lists
-from rerank.data.tokens import open_store
 from rerank.data.types import Candidates, Run
 from rerank.jobs.model_card import write_training_card
 from rerank.jobs.pretraining.pseudo_lists import make_pseudo_lists, write_lists
@@ -27,7 +25,7 @@ from rerank.runs.layout import PretrainingFolder
 from rerank.runs.manifest import write_manifest
 from rerank.tasks.collection import expect_text, folder_of, recorded
 from rerank.tasks.first_stage import find_index, with_texts
-from rerank.tasks.text import check_encoder, open_to_train
+from rerank.tasks.text import check_encoder, open_passages, open_to_train
 from rerank.training.device import exclusive, open_accelerator, precision_facts
 from rerank.training.loop import best_epoch, train
 from rerank.training.objective import validation_value
@@ -112,18 +110,12 @@ class PretrainingTask:
     def _open(self, file: Path) -> tuple[list[Candidates], PassageBuilder]:
         found = read_training_lists(file, {}, "scores")
         _, doc_ids = found.doc_ids()
-        tokenizer, most = self.model.tokenizer, self.model.max_doc_tokens
-        pair = open_template(tokenizer, self.model.template)
-        documents = open_store(
-            self.folder.tokens,
-            doc_ids,
-            lambda left: islice(found.texts(), len(doc_ids) - len(left), None),
-            tokenizer,
-            most,
-            found.sha256,
-            pair.document_lead,
-        )
-        return found.lists, PassageBuilder.build(found.queries, documents, tokenizer, pair, self.model.max_length)
+
+        def texts(left: Sequence[str]) -> Iterator[str]:
+            return islice(found.texts(), len(doc_ids) - len(left), None)
+
+        tokens = self.folder.tokens
+        return found.lists, open_passages(self.model, found.queries, doc_ids, texts, tokens, found.sha256)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         return self.model.parameter_groups(self.config.pretraining.lr, self.config.pretraining.head_lr)
