@@ -41,6 +41,11 @@ class FoldResults:
         log = self.folder.log
         return list(read_json_lines(log, FoldEpoch, "expected the record of an epoch")) if log.is_file() else []
 
+    @property
+    def kept(self) -> dict[str, Any]:
+        """The record of the epoch whose weights were kept: of several best ones the first, as in training."""
+        return max(self.history, key=lambda record: record["valid"])
+
     @functools.cached_property
     def facts(self) -> dict[str, Any]:
         return read_manifest(self.folder.manifest) if self.folder.manifest.is_file() else {}

@@ -11,7 +11,7 @@ from rerank.data.trec import write_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.reports.charts.depth import depths, ideal
 from rerank.reports.charts.drawing import CSS_NAMES, inline_svg
-from rerank.reports.charts.plot import CHARTS, chart_figure, curves, gains
+from rerank.reports.charts.plot import CHARTS, chart_figure, gains, logged_folds
 from rerank.runs.results import open_results
 from rerank.utils.errors import UserError
 from tests.support.small_collection import failed
@@ -132,12 +132,12 @@ def test_gains_are_differences_most_helped_first(results):
 
 
 def test_the_kept_epoch_is_the_first_of_the_best(results, folder):
-    assert {curve.kept["epoch"] for curve in curves(results.experiments[0])} == {1}
+    assert {fold.kept["epoch"] for fold in logged_folds(results.experiments[0])} == {1}
     log = folder / "good" / "fold2" / "log.jsonl"
     records = [json.loads(line) for line in log.read_text().splitlines()]
     records[1]["valid"] = records[2]["valid"] = 0.6
     log.write_text("".join(json.dumps(record) + "\n" for record in records))
-    assert [curve.kept["epoch"] for curve in curves(open_results(folder, "AP").experiments[0])] == [1, 2, 1]
+    assert [fold.kept["epoch"] for fold in logged_folds(open_results(folder, "AP").experiments[0])] == [1, 2, 1]
 
 
 def test_no_common_query_is_no_chart(folder):

@@ -7,49 +7,40 @@ from typing import Any, NamedTuple
 from rerank.evaluation.evaluate import evaluate
 from rerank.reports.charts.depth import draw_depths
 from rerank.reports.charts.drawing import INK, QUIET, SERIES, colour, draw_figure, format_of, hover, save
-from rerank.runs.experiment_results import ExperimentResults
+from rerank.runs.experiment_results import ExperimentResults, FoldResults
 from rerank.runs.results import Compared, Results, compared_with_first, open_results
 from rerank.runs.run_files import RunFiles, are_run_files
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.files import check_output
 
 
-class Curve(NamedTuple):
-    """A fold's log, one record per epoch; `kept` is the record of the epoch whose weights were kept."""
-
-    fold: str
-    records: list[dict[str, Any]]
-    kept: dict[str, Any]
-
-
-def curves(experiment: ExperimentResults) -> list[Curve]:
-    """The curves of the folds that were begun; raises UserError if there is no log."""
-    logs = [(fold.name, fold.history) for fold in experiment.folds if fold.history]
-    if not logs:
+def logged_folds(experiment: ExperimentResults) -> list[FoldResults]:
+    """The folds that were begun; raises UserError if there is no log."""
+    folds = [fold for fold in experiment.folds if fold.history]
+    if not folds:
         raise UserError(f"{experiment.name}: no fold has a log.jsonl, so there are no learning curves")
-    # Of several best epochs max takes the first, as training does.
-    return [Curve(name, history, max(history, key=lambda record: record["valid"])) for name, history in logs]
+    return folds
 
 
 def draw_curves(figure: Any, _: Results, experiment: ExperimentResults) -> None:
     """Three panels over the epochs; a dot marks the kept epoch."""
-    data = curves(experiment)
+    folds = logged_folds(experiment)
     loss, metric, valid = figure.subplots(3, 1, sharex=True)
-    for number, curve in enumerate(data):
-        epochs = [record["epoch"] for record in curve.records]
+    for number, fold in enumerate(folds):
+        epochs = [record["epoch"] for record in fold.history]
         style = {"color": colour(number), "marker": "." if len(epochs) < 30 else ""}
         for axes, key in ((loss, "loss"), (metric, "ndcg"), (valid, "valid")):
-            axes.plot(epochs, [record[key] for record in curve.records], **style)
-        epoch, value = curve.kept["epoch"], curve.kept["valid"]
+            axes.plot(epochs, [record[key] for record in fold.history], **style)
+        epoch, value = fold.kept["epoch"], fold.kept["valid"]
         (dot,) = valid.plot([epoch], [value], "o", color=colour(number), markersize=7)
-        hover(dot, f"fold {curve.fold}: epoch {epoch} kept, validation {value:.4f}")
+        hover(dot, f"fold {fold.name}: epoch {epoch} kept, validation {value:.4f}")
     loss.set_title("loss")
     metric.set_title("NDCG of the training lists")
     valid.set_title("validation; a dot is the kept epoch")
     valid.set_xlabel("epoch", color=INK)
     valid.xaxis.get_major_locator().set_params(integer=True)
-    lines = [loss.lines[number] for number in range(len(data))]
-    figure.legend(lines, [f"fold {curve.fold}" for curve in data], loc="outside upper left", ncols=5, labelcolor=QUIET)
+    lines = [loss.lines[number] for number in range(len(folds))]
+    figure.legend(lines, [f"fold {fold.name}" for fold in folds], loc="outside upper left", ncols=5, labelcolor=QUIET)
 
 
 class Gain(NamedTuple):

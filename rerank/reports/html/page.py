@@ -11,7 +11,7 @@ from rerank.evaluation.tables.table import Table
 from rerank.reports.charts.drawing import inline_svg
 from rerank.reports.charts.plot import CHARTS, DEPTH, chart_figure, gains
 from rerank.reports.html.parts import Figure, Missing, Rows, or_missing, render_page
-from rerank.reports.html.queries import Texts, most_changed, query_details, read_documents, shown_documents
+from rerank.reports.html.queries import Texts, documents_of, most_changed, read_documents, shown_documents
 from rerank.runs.experiment_results import ExperimentResults, FoldResults
 from rerank.runs.results import Compared, Results, compared_with_first, open_results
 from rerank.runs.run_files import RunFiles, are_run_files, compare_files
@@ -110,7 +110,9 @@ def _render(
             "name": experiment.name,
             "description": description,
             "figures": [_figure(name, results, experiment) for name in charts],
-            "changed": {title: [query_details(results, experiment, g, texts) for g in side] for title, side in sides},
+            "changed": {
+                title: [(g, documents_of(results, experiment, g, texts)) for g in side] for title, side in sides
+            },
             "gains": of_queries.get(experiment.name, []),
         }
         sections.append(section)

@@ -54,13 +54,6 @@ class ShownDocument(NamedTuple):
         return 0 if self.before is None or self.after is None else self.before - self.after
 
 
-class QueryDetails(NamedTuple):
-    """A query that changed, and its documents."""
-
-    gain: Gain
-    documents: list[ShownDocument]
-
-
 def most_changed(gains: Sequence[Gain]) -> dict[str, list[Gain]]:
     """Those with the largest gains, and those with the largest losses, at most QUERIES of each; by title."""
     helped = [query for query in gains if query.gain > 0]
@@ -74,7 +67,8 @@ def shown_documents(experiment: Compared, query_id: str) -> list[str]:
     return list(dict.fromkeys(after[:DOCUMENTS] + before[:DOCUMENTS]))
 
 
-def query_details(results: Results, experiment: Compared, gain: Gain, texts: Texts) -> QueryDetails:
+def documents_of(results: Results, experiment: Compared, gain: Gain, texts: Texts) -> list[ShownDocument]:
+    """The documents of a query that changed."""
     query_id, grades = gain.query_id, results.qrels[gain.query_id]
     runs = experiment.candidates(), experiment.run
     before, after = ({d: rank for rank, d in enumerate(ranked(run.get(query_id, {})), 1)} for run in runs)
@@ -83,4 +77,4 @@ def query_details(results: Results, experiment: Compared, gain: Gain, texts: Tex
     for d in shown_documents(experiment, query_id):
         excerpt = snippet(texts.documents[d], terms, texts.language).parts() if d in texts.documents else []
         documents.append(ShownDocument(d, before.get(d), after.get(d), grades.get(d), excerpt))
-    return QueryDetails(gain, documents)
+    return documents
