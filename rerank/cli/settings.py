@@ -4,6 +4,7 @@ import functools
 import inspect
 import itertools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from cyclopts import App, ArgumentCollection, Group, Parameter
@@ -23,6 +24,7 @@ ConfigFile = Annotated[
 ]
 
 
+@dataclass(eq=False)
 class CommandWithSettings:
     """A command whose parameters are its own, --config, and a flag for each of some settings.
 
@@ -30,15 +32,13 @@ class CommandWithSettings:
     registered after the import have their flags.
     """
 
-    def __init__(
-        self,
-        function: Callable[..., None],
-        names: tuple[str, ...],
-        flags: Mapping[str, Parameter],
-        defaults: Mapping[str, Any],
-    ) -> None:
-        functools.update_wrapper(self, function)
-        self.names, self.flags, self.defaults = names, flags, defaults
+    function: Callable[..., None]
+    names: tuple[str, ...]
+    flags: Mapping[str, Parameter]
+    defaults: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        functools.update_wrapper(self, self.function)
         self.__annotations__ = {}
 
     def __call__(self, *arguments: Any, **values: Any) -> None:
@@ -48,12 +48,12 @@ class CommandWithSettings:
         config = config_of(settings)
         validate(config)
         own = {name: value for name, value in values.items() if "__" not in name}
-        self.__wrapped__(*arguments, **(own | {"config": config}))  # type: ignore[attr-defined]
+        self.function(*arguments, **(own | {"config": config}))
 
     @property
     def __signature__(self) -> inspect.Signature:
         """What cyclopts reads the flags from."""
-        signature = inspect.signature(self.__wrapped__)  # type: ignore[attr-defined]
+        signature = inspect.signature(self.function)
         own = [parameter for parameter in signature.parameters.values() if parameter.name != "config"]
         file = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigFile)
         return signature.replace(parameters=[*own, file, *self._settings().values()])

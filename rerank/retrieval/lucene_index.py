@@ -177,14 +177,11 @@ class IndexedTexts:
 
     source: str
     index: Path
+    has_documents = True
 
     @functools.cached_property
     def fingerprint(self) -> str:
         return index_identity(self.index)
-
-    @property
-    def has_documents(self) -> bool:
-        return True
 
     def count(self) -> int:
         return count_documents(self.index)

@@ -64,7 +64,6 @@ def _stub(file: Path, node: ast.FunctionDef) -> Callable[..., Any]:
     """The function without its decorators and its code, so that only its defaults are computed."""
     node.decorator_list, node.body = [], node.body[:1]  # the docstring
     future = ast.parse("from __future__ import annotations").body  # annotations stay text
-    namespace: dict[str, Any] = {}
+    namespace: dict[str, Callable[..., Any]] = {}
     exec(compile(ast.Module([*future, node], []), str(file), "exec"), namespace)
-    function: Callable[..., Any] = namespace[node.name]
-    return function
+    return namespace[node.name]

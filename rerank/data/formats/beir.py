@@ -47,6 +47,7 @@ class BeirFolder:
     id_key: str = "_id"
     title_key: str = "title"
     text_key: str = "text"
+    has_documents = True
 
     def __post_init__(self) -> None:
         self._check_files(CORPUS)
@@ -96,10 +97,6 @@ class BeirFolder:
         """A hash of corpus.jsonl, kept while the size and time of a large one stay (see `kept_hash`)."""
         parts = () if self._keys == ("_id", "title", "text") else self._keys
         return short_hash("beir", kept_hash(self._corpus), *parts)
-
-    @property
-    def has_documents(self) -> bool:
-        return True
 
     def expect_judgments(self) -> None:
         self._check_files(CORPUS, QUERIES, QRELS)
