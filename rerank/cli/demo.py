@@ -55,7 +55,7 @@ def make_inputs(folder: Path) -> None:
     make_once(encoder, "encoder", lambda: make_encoder(encoder, texts()))
 
 
-def demo_config(folder: Path, loss: str, seed: int = 0) -> config.Config:
+def demo_config(folder: Path, loss: str) -> config.Config:
     """The settings of one of LOSSES.
 
     Small steps that end at 0 and the average of the weights make the table nearly the same on every processor
@@ -77,7 +77,6 @@ def demo_config(folder: Path, loss: str, seed: int = 0) -> config.Config:
             average=0.97,
             validate_queries=16,
             measure="nDCG@10",
-            seed=seed,
         ),
         output=config.OutputSettings(folder=str(folder)),
     )

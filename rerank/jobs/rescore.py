@@ -24,12 +24,7 @@ from rerank.models.scoring import score_candidates
 from rerank.runs.manifest import manifest_of, tag_of, write_manifest
 from rerank.tasks.collection import expect_text
 from rerank.tasks.text import check_encoder
-from rerank.training.device import (
-    device_facts,
-    expect_one_process,
-    open_accelerator,
-    precision_facts,
-)
+from rerank.training.device import device_facts, expect_one_process, open_accelerator, precision_facts
 from rerank.utils.cluster import LOCAL, expect_engine, work_on_ray
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, kept_hash, short_hash

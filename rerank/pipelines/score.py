@@ -7,6 +7,7 @@ from rerank.config import Config
 from rerank.data.text_lines import read_queries
 from rerank.data.trec import lines_of_query
 from rerank.pipelines.open import load_beside
+from rerank.retrieval.bm25 import log_unanswered
 from rerank.runs.manifest import manifest_of, tag_of, write_manifest
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, file_hash
@@ -47,6 +48,5 @@ def score_queries(config: Config, folder: Path, out: Path) -> Path:
             raise UserError(f"{folder}: finds no document for any of the {len(queries)} queries")
         facts = {"pipeline_folder": str(folder), "queries": len(queries), "run": {"sha256": file_hash(tmp)}}
         write_manifest(manifest, facts)
-    if unanswered:
-        log.info(f"{unanswered} of {len(queries)} queries find no document")
+    log_unanswered(unanswered, len(queries))
     return out

@@ -64,7 +64,7 @@ class Searcher:
         Queries without a result are not in the run, and their number is logged.
         """
         run = {query_id: scores for query_id, scores in self.search_each(queries, depth, threads) if scores}
-        _log_unanswered(len(queries) - len(run), len(queries))
+        log_unanswered(len(queries) - len(run), len(queries))
         return run
 
     def search_each(
@@ -143,7 +143,7 @@ def write_bm25(
                 counts["unanswered"] += not scores
                 unfinished.finish_item()
         facts = unfinished.files[RUN].facts()
-    _log_unanswered(counts["unanswered"], len(queries))
+    log_unanswered(counts["unanswered"], len(queries))
     if not counts["candidates"]:
         remove(unfinished.folder)
     yield WrittenRun(len(queries) - counts["unanswered"], counts["candidates"], facts)
@@ -151,7 +151,7 @@ def write_bm25(
     remove(unfinished.folder)
 
 
-def _log_unanswered(unanswered: int, queries: int) -> None:
+def log_unanswered(unanswered: int, queries: int) -> None:
     if unanswered:
         log.info(f"{unanswered} of {queries} queries find no document")
 
