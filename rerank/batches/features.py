@@ -33,17 +33,8 @@ class FeatureList(NamedTuple):
         return self.features.doc_ids(self.query)
 
 
-class Vectors(NamedTuple):
-    """The feature vectors of real documents, without padding, for batch norm: (documents, features) float32."""
-
-    features: Tensor
-
-    def to(self, device: torch.device) -> "Vectors":
-        return Vectors(self.features.to(device))
-
-
-def make_feature_batch(lists: Sequence[FeatureList]) -> Batch[Vectors]:
-    """The batch of these lists, all of one set."""
+def make_feature_batch(lists: Sequence[FeatureList]) -> Batch[Tensor]:
+    """The batch of these lists, all of one set; inputs are (documents, features) float32, without padding."""
     features = lists[0].features
     queries = np.array([drawn.query for drawn in lists])
     lengths = features.stops[queries] - features.starts[queries]
@@ -55,7 +46,7 @@ def make_feature_batch(lists: Sequence[FeatureList]) -> Batch[Vectors]:
     mask = torch.from_numpy(np.arange(lengths.max()) < lengths[:, None])
     labels = torch.zeros(mask.shape)
     labels[mask] = torch.from_numpy(features.labels[rows].astype(np.float32))
-    return Batch(Vectors(vectors(features, rows)), labels, mask, tuple(drawn.query_id for drawn in lists))
+    return Batch(vectors(features, rows), labels, mask, tuple(drawn.query_id for drawn in lists))
 
 
 def _mix(keys: np.ndarray) -> np.ndarray:

@@ -12,10 +12,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from rerank.batches.features import Vectors, rows_of, vectors
+from rerank.batches.features import rows_of, vectors
 from rerank.data.letor.store import FeatureSet
 from rerank.data.types import Qrels, Run
 from rerank.models.gpu import full_float32
+from rerank.models.packing import in_mode
 from rerank.models.scoring import check_finite
 from rerank.utils.errors import UserError
 
@@ -48,14 +49,11 @@ class FeatureMLP(nn.Module):
             self.hidden_norm = nn.BatchNorm1d(hidden)
             self.output = nn.Linear(hidden, 1)
 
-    def forward(self, inputs: Vectors) -> Tensor:
-        """(documents,) float32 scores."""
-        if self.training and len(inputs.features) == 1:  # one document has no variance, and its list has no loss
-            self.eval()
-            scores = self.forward(inputs)
-            self.train()
-            return scores
-        features = inputs.features
+    def forward(self, features: Tensor) -> Tensor:
+        """(documents,) float32 scores of (documents, features) without padding, which batch norm would count."""
+        if self.training and len(features) == 1:  # one document has no variance, and its list has no loss
+            with in_mode(self, training=False):
+                return self.forward(features)
         if self.transform == "log1p":
             features = features.sign() * features.abs().log1p()
         first, layer = self.input_norm, self.hidden_layer
@@ -99,15 +97,14 @@ def score_features(model: Any, features: FeatureSet, qrels: Qrels, accelerator: 
     model.eval()
     with torch.inference_mode(), accelerator.autocast():
         size = DOCUMENTS_PER_FORWARD
-        parts = (Vectors(vectors(features, rows[at : at + size])) for at in range(0, len(rows), size))
+        parts = (vectors(features, rows[at : at + size]) for at in range(0, len(rows), size))
         scores = torch.cat([model(part.to(accelerator.device)).float().cpu() for part in parts])
     parts_of_queries = scores.split([len(documents) for documents in qrels.values()])
     run = {
         query_id: dict(zip(documents, part.tolist(), strict=True))
         for (query_id, documents), part in zip(qrels.items(), parts_of_queries, strict=True)
     }
-    if not scores.isfinite().all():
-        check_finite(run)
+    check_finite(run)
     return run
 
 

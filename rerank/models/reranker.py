@@ -157,15 +157,15 @@ class Reranker:
         Queries that are not in the collection are left out and logged. Raises UserError if none is, if a document is
         missing from the collection, and for a score that is not finite.
         """
-        known = [query_id for query_id in run if query_id in collection.queries]
-        if unknown := [query_id for query_id in run if query_id not in collection.queries]:
+        known = {query_id: collection.queries[query_id] for query_id in run if query_id in collection.queries}
+        if unknown := [query_id for query_id in run if query_id not in known]:
             if not known:
                 raise UserError(
                     f"{collection.source}: has none of the {len(run)} queries of the run, such as {unknown[0]}; "
                     "expected a run for this collection"
                 )
             log.info(f"{len(unknown)} queries of the run are not in {collection.source}, such as {unknown[0]}: skipped")
-        return self.rerank_texts(run, {query_id: collection.queries[query_id] for query_id in known}, collection, depth)
+        return self.rerank_texts(run, known, collection, depth)
 
     def rerank_texts(self, run: Run, queries: Mapping[str, str], documents: Documents, depth: int = 100) -> Run:
         """As `rerank`, for the queries of a run whose texts are given, query_id to text."""
@@ -173,8 +173,11 @@ class Reranker:
         candidates = [c for c in select_candidates(run, {}, depth, queries, keep_scores).values() if c.doc_ids]
         doc_ids = sorted({doc_id for c in candidates for doc_id in c.doc_ids})
         texts = (document.text for document in documents.get(doc_ids))
-        scores = self.scorer.scores(self.scorer.builder(dict(queries), doc_ids, texts), pairs_of(candidates))
-        return make_run(candidates, scores, self.model.first_stage_weight)
+        found = self.scorer.scores(self.scorer.builder(dict(queries), doc_ids, texts), pairs_of(candidates))
+        scored = {
+            pair: score for chunk, (scores, _) in found for pair, score in zip(chunk, scores.tolist(), strict=True)
+        }
+        return make_run(candidates, scored, self.model.first_stage_weight)
 
     def transformer(self) -> Any:
         """A PyTerrier transformer: `bm25 >> pt.text.get_text(dataset, "text") >> model.transformer()`.

@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -25,14 +25,15 @@ from rerank.utils.parallel import prefetch
 from rerank.utils.progress import log, progress
 
 
-class PairScore(NamedTuple):
-    """The score of a pair, the number of the passage with the highest score, and the number of passages."""
+class PairScores(NamedTuple):
+    """(pairs,) float32 scores; (pairs, 2) the number of the passage with the highest score, and of passages."""
 
-    query_id: str
-    doc_id: str
-    score: float
-    best_passage: int
-    passages: int
+    scores: np.ndarray
+    best: np.ndarray
+
+    def take(self, places: Sequence[int]) -> "PairScores":
+        """The scores of the pairs at these places, in their order."""
+        return PairScores(self.scores[places], self.best[places])
 
 
 def score_candidates(
@@ -48,12 +49,11 @@ def score_candidates(
     budget.agree(accelerator)
     chunks = chunk_by_length(pairs_of(candidates), builder, budget.tokens)
     own, show = chunks[accelerator.process_index :: accelerator.num_processes], show and accelerator.is_main_process
-    scored: Iterable[PairScore] = score_chunks(
-        model, builder, own, accelerator.device, accelerator.autocast, budget, what, show
-    )
+    found = score_chunks(model, builder, own, accelerator.device, accelerator.autocast, budget, what, show)
+    scored = [pair for chunk, scores in found for pair in zip(chunk, scores.scores.tolist(), strict=True)]
     if accelerator.num_processes > 1:
-        scored = gather_object(list(scored))
-    return make_run(candidates, scored, model.first_stage_weight)
+        scored = gather_object(scored)
+    return make_run(candidates, dict(scored), model.first_stage_weight)
 
 
 def pairs_of(candidates: Iterable[Candidates]) -> list[tuple[str, str]]:
@@ -88,17 +88,24 @@ def score_chunks(
     budget: TokenBudget,
     what: str = "scoring",
     show: bool = True,
-) -> Iterator[PairScore]:
-    """Yields the scores of all pairs, chunk by chunk; the next chunk's passages are built while the model works."""
+) -> Iterator[tuple[Pairs, PairScores]]:
+    """Yields each chunk with its scores; the next chunk's passages are built while the model works."""
     model.eval()
     with autocast():  # around all chunks: weights are cast once, which inference_mode would not allow
         for chunk, inputs in progress(prefetch(chunks, builder), len(chunks), what, show=show):
             with torch.no_grad():  # not around the yield, where the caller may do anything
-                scores_of_passages = passage_scores(model, inputs, device, autocast, budget)
-                scores = model.pool(scores_of_passages, inputs.documents).tolist()
-                best = best_passages(scores_of_passages, inputs.documents)
-            for pair, score, passage in zip(chunk, scores, best, strict=True):
-                yield PairScore(*pair, score, *passage)
+                scores = document_scores(model, inputs, device, autocast, budget)
+            yield chunk, scores
+
+
+def document_scores(
+    model: Any, inputs: Packed, device: torch.device, autocast: Autocast, budget: TokenBudget
+) -> PairScores:
+    """The scores of the documents that these passages are of."""
+    scores = passage_scores(model, inputs, device, autocast, budget)
+    pooled: torch.Tensor = model.pool(scores, inputs.documents)
+    passages = scores.split(inputs.documents.bincount().tolist())
+    return PairScores(pooled.numpy(), np.array([(int(part.argmax()), len(part)) for part in passages]))
 
 
 def passage_scores(
@@ -116,16 +123,13 @@ def passage_scores(
     return budget.run(score_within, max(lengths))
 
 
-def make_run(candidates: Sequence[Candidates], scored: Iterable[PairScore], first_stage_weight: float = 0.0) -> Run:
-    """The run of these scores, plus weighted first-stage scores, in the candidates' order; raises UserError for NaN."""
-    run: Run = {c.query_id: dict.fromkeys(c.doc_ids, float("nan")) for c in candidates}
-    for pair in scored:
-        run[pair.query_id][pair.doc_id] = pair.score
-    if first_stage_weight:
+def make_run(candidates: Sequence[Candidates], scores: Mapping[tuple[str, str], float], weight: float) -> Run:
+    """The run of scores plus `weight` times the first stage's, in the candidates' order; raises UserError for NaN."""
+    run: Run = {c.query_id: {doc_id: scores[c.query_id, doc_id] for doc_id in c.doc_ids} for c in candidates}
+    if weight:
         for c in candidates:
-            scores = run[c.query_id]
             for doc_id, first_score in zip(c.doc_ids, c.first_scores, strict=True):
-                scores[doc_id] += first_stage_weight * first_score
+                run[c.query_id][doc_id] += weight * first_score
     check_finite(run)
     return run
 
@@ -138,28 +142,12 @@ def check_finite(run: Run) -> None:
                 raise UserError(f"query {query_id}, document {doc_id}: the model's score is {score}; is it broken?")
 
 
-def best_passages(scores: torch.Tensor, documents: torch.Tensor) -> list[tuple[int, int]]:
-    """Of each document the number of its passage with the highest score, and how many it has."""
-    return [(int(part.argmax()), len(part)) for part in scores.split(documents.bincount().tolist())]
-
-
 class TokenisedPairs(NamedTuple):
     """What makes the passages of `pairs`, the ids of distinct texts, and the place there of each given pair."""
 
     builder: PassageBuilder
     pairs: list[tuple[str, str]]
     places: list[int]
-
-
-class PairScores(NamedTuple):
-    """(pairs,) float32 scores; (pairs, 2) the number of the passage with the highest score, and of passages."""
-
-    scores: np.ndarray
-    best: np.ndarray
-
-    def take(self, places: Sequence[int]) -> "PairScores":
-        """The scores of the pairs at these places, in their order."""
-        return PairScores(self.scores[places], self.best[places])
 
 
 class TextScorer:
@@ -209,16 +197,17 @@ class TextScorer:
 
     def score_pairs(self, tokenised: TokenisedPairs, show: bool = True) -> PairScores:
         """The scores of the texts in the order that they were given in; raises UserError for one that is not finite."""
-        found = {pair[:2]: pair for pair in self.scores(tokenised.builder, tokenised.pairs, show)}
-        scored = [found[pair] for pair in tokenised.pairs]
-        for pair in scored:
-            check_finite({pair.query_id: {pair.doc_id: pair.score}})
-        scores = np.array([pair.score for pair in scored], dtype=np.float32)
-        best = np.array([(pair.best_passage, pair.passages) for pair in scored], dtype=np.int64)
-        return PairScores(scores, best.reshape(-1, 2)).take(tokenised.places)
+        places = {pair: place for place, pair in enumerate(tokenised.pairs)}
+        found = PairScores(np.empty(len(places), np.float32), np.empty((len(places), 2), np.int64))
+        for chunk, scores in self.scores(tokenised.builder, tokenised.pairs, show):
+            of_chunk = [places[pair] for pair in chunk]
+            found.scores[of_chunk], found.best[of_chunk] = scores
+        for (query_id, doc_id), score in zip(places, found.scores.tolist(), strict=True):
+            check_finite({query_id: {doc_id: score}})
+        return found.take(tokenised.places)
 
-    def scores(self, builder: PassageBuilder, pairs: Pairs, show: bool = True) -> Iterator[PairScore]:
-        """The scores of pairs by their ids, longest first."""
+    def scores(self, builder: PassageBuilder, pairs: Pairs, show: bool = True) -> Iterator[tuple[Pairs, PairScores]]:
+        """The scores of pairs by their ids, in chunks, longest first."""
         chunks = chunk_by_length(pairs, builder, self.budget.tokens)
         return score_chunks(self.model, builder, chunks, self.device, self._autocast, self.budget, show=show)
 
@@ -231,9 +220,7 @@ class TextScorer:
 
     def score_packed(self, inputs: Packed) -> PairScores:
         """The scores of the documents of passages that a builder made; to be called within `scoring`."""
-        scores = passage_scores(self.model, inputs, self.device, self._autocast, self.budget)
-        pooled: torch.Tensor = self.model.pool(scores, inputs.documents)
-        return PairScores(pooled.numpy(), np.array(best_passages(scores, inputs.documents)).reshape(-1, 2))
+        return document_scores(self.model, inputs, self.device, self._autocast, self.budget)
 
     def passage_span(self, text: str, number: int, of: int) -> tuple[int, int]:
         """Where passage `number` of the `of` passages of a text begins and ends, in characters."""

@@ -59,7 +59,6 @@ class Features:
         """Learns the weights on the training queries; validation queries choose the epoch."""
         import torch
 
-        from rerank.batches.features import Vectors
         from rerank.tasks.small_models import WeightedSum
 
         query_ids, qrels = [*fold.train, *fold.valid], world.collection.qrels
@@ -67,7 +66,7 @@ class Features:
         rows = {q: dict(zip(c.doc_ids, columns_of(below[:-1], c), strict=True)) for q, c in candidates.items()}
 
         def inputs(lists: Sequence[Candidates]) -> Any:
-            return Vectors(torch.tensor(np.stack([rows[c.query_id][doc_id] for c in lists for doc_id in c.doc_ids])))
+            return torch.tensor(np.stack([rows[c.query_id][doc_id] for c in lists for doc_id in c.doc_ids]))
 
         model = WeightedSum(len(below) - 1)
         train(self, world, fold, candidates, model, inputs, folder)

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from accelerate import Accelerator
+from torch import Tensor
 
 from rerank.batches.batch import Batch
-from rerank.batches.features import FeatureList, Vectors, make_feature_batch
+from rerank.batches.features import FeatureList, make_feature_batch
 from rerank.batches.sampling import epoch_queries
 from rerank.config import Config, validate
 from rerank.data.folds import read_folds, write_folds
@@ -140,7 +141,7 @@ class FeatureTask:
             for position, query in epoch_queries(len(self.fold.train), epoch, settings.lists_per_epoch, settings.seed)
         ]
 
-    def batch(self, lists: Sequence[FeatureList]) -> Batch[Vectors]:
+    def batch(self, lists: Sequence[FeatureList]) -> Batch[Tensor]:
         return make_feature_batch(lists)
 
     def score(self, part: Part) -> Run:

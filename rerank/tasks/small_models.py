@@ -10,14 +10,13 @@ import torch
 from torch import nn
 
 from rerank.batches.batch import Batch, make_batch
-from rerank.batches.features import Vectors
 from rerank.batches.sampling import epoch_lists
 from rerank.config import ListsSettings, TrainingSettings
 from rerank.data.embeddings import EmbeddingStore
 from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
 from rerank.models.bi_encoder import BiEncoder
 from rerank.models.query_adapter import VectorPairs, compared
-from rerank.models.scoring import PairScore, make_run
+from rerank.models.scoring import make_run, pairs_of
 from rerank.tasks.fold_lists import judgments_of, measured_candidates, trainable_candidates
 from rerank.training.task import Part
 
@@ -55,12 +54,11 @@ class CandidateVectors:
 def score_lists(model: nn.Module, inputs: Inputs, lists: Sequence[Candidates], weight: float, device: Any) -> Run:
     """The run of these candidates, with their standardised first-stage scores times `weight` added."""
     model.eval()
-    scored = []
+    scored: dict[tuple[str, str], float] = {}
     for found in lists:
         with torch.inference_mode():
             scores = model(inputs([found]).to(device)).tolist()
-        pairs = zip(found.doc_ids, scores, strict=True)
-        scored += [PairScore(found.query_id, doc_id, score, 0, 1) for doc_id, score in pairs]
+        scored |= zip(pairs_of([found]), scores, strict=True)
     return make_run(lists, scored, weight)
 
 
@@ -71,9 +69,9 @@ class WeightedSum(nn.Module):
         super().__init__()
         self.weights = nn.Parameter(torch.zeros(features))
 
-    def forward(self, inputs: Vectors) -> torch.Tensor:
-        """(documents,) float32."""
-        return (inputs.features * self.weights).sum(1)
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """(documents,) float32, of (documents, features)."""
+        return (inputs * self.weights).sum(1)
 
 
 class SmallModelTask:

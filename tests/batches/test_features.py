@@ -35,10 +35,10 @@ def test_it_is_the_queries_rows_one_after_the_other_and_their_labels_on_the_grid
         lengths.append(int(end - begin))
         assert batch.mask[place].tolist() == [i < lengths[-1] for i in range(batch.mask.shape[1])]
         assert not batch.labels[place, lengths[-1] :].any()
-        vectors, labels = batch.inputs.features[row : row + lengths[-1]], batch.labels[place, : lengths[-1]]
+        vectors, labels = batch.inputs[row : row + lengths[-1]], batch.labels[place, : lengths[-1]]
         assert together(vectors, labels) == together(features.features[begin:end], features.labels[begin:end])
         row += lengths[-1]
-    assert batch.mask.sum() == row == len(batch.inputs.features)
+    assert batch.mask.sum() == row == len(batch.inputs)
     assert batch.mask.shape[1] == max(lengths)
     assert batch.query_ids == tuple(features.query_ids[query] for query in queries)
     assert torch.equal(batch.grid(torch.arange(row) + 1.0)[batch.mask], torch.arange(row) + 1.0)
@@ -50,7 +50,7 @@ def test_a_list_in_another_order_or_company_is_the_same_list(features):
         for grid, its in ((one.labels, other.labels), (one.mask, other.mask)):
             width = min(grid.shape[1], its.shape[1])
             assert torch.equal(grid[place, :width], its[there, :width])
-        mine, its = (b.inputs.features[b.grid(torch.arange(len(b.inputs.features)))[row][b.mask[row]]]
+        mine, its = (b.inputs[b.grid(torch.arange(len(b.inputs)))[row][b.mask[row]]]
                      for b, row in ((one, place), (other, there)))  # fmt: skip
         assert torch.equal(mine, its)
 
@@ -67,7 +67,7 @@ def test_the_files_order_is_not_taught_but_every_order_alike(features):
     begin, draws = int(features.starts[query]), 4_800
     batch = make_feature_batch([FeatureList(features, query, (0, 1, place)) for place in range(draws)])
     documents = {tuple(features.features[begin + i].tolist()): i for i in range(4)}
-    found = [documents[tuple(vector)] for vector in batch.inputs.features.tolist()]
+    found = [documents[tuple(vector)] for vector in batch.inputs.tolist()]
     counts = Counter(tuple(found[start : start + 4]) for start in range(0, len(found), 4))
     assert len(counts) == 24
     assert sum((count - draws / 24) ** 2 / (draws / 24) for count in counts.values()) < 49.7  # chi2(23), p = .001

@@ -40,7 +40,8 @@ def test_the_best_passages_are_those_of_a_loop(tmp_path):
     inputs_of = make_inputs(tmp_path / "tokens", model.tokenizer, model.max_length, queries, texts)
     cpu, budget = Accelerator(cpu=True), TokenBudget(200)
     chunks = chunk_by_length(pairs_of(lists), inputs_of, budget.tokens)
-    for pair in score_chunks(model, inputs_of, chunks, cpu.device, cpu.autocast, budget, show=False):
-        with torch.no_grad():
-            scores = model(inputs_of([(pair.query_id, pair.doc_id)])).tolist()
-        assert (pair.best_passage, pair.passages) == (scores.index(max(scores)), len(scores))
+    for chunk, found in score_chunks(model, inputs_of, chunks, cpu.device, cpu.autocast, budget, show=False):
+        for pair, best in zip(chunk, found.best.tolist(), strict=True):
+            with torch.no_grad():
+                scores = model(inputs_of([pair])).tolist()
+            assert best == [scores.index(max(scores)), len(scores)]

@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from rerank.batches.features import Vectors
 from rerank.data.letor.layouts import open_fold
 from rerank.losses import listnet, smoothi
 from rerank.models import feature_mlp
@@ -18,7 +17,7 @@ from rerank.training.objective import validation_value
 from rerank.utils.errors import UserError
 from tests.support.small_features import write_folds_of_features
 
-X = Vectors(torch.randn(37, 5, generator=torch.Generator().manual_seed(0)) * 3 + 7)
+X = torch.randn(37, 5, generator=torch.Generator().manual_seed(0)) * 3 + 7
 
 
 def trained():
@@ -39,12 +38,12 @@ def normalised(x, weight, bias):
 @pytest.mark.parametrize("documents", [16, 128])
 def test_scores_and_gradients_are_those_of_the_papers_layers(documents, monkeypatch):
     monkeypatch.setattr(feature_mlp, "CPU_DOCUMENTS", documents)
-    model, x = trained().double().train(), X.features.double()
+    model, x = trained().double().train(), X.double()
     wanted = torch.randn(37, generator=torch.Generator().manual_seed(3)).double()
     copies = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
     g0, b0, w, b, g1, b1, v, c = copies
     hidden = F.relu(normalised(x, g0, b0) @ w.T + b)
-    scores, expected = model(Vectors(x)), (normalised(hidden, g1, b1) @ v.T + c)[:, 0]
+    scores, expected = model(x), (normalised(hidden, g1, b1) @ v.T + c)[:, 0]
     torch.testing.assert_close(scores, expected)
     (scores * wanted).sum().backward()
     (expected * wanted).sum().backward()
@@ -66,15 +65,15 @@ def test_in_evaluation_a_score_depends_on_its_document_alone(monkeypatch):
     model = trained()
     with torch.no_grad():
         together = model(X)
-        alone = torch.cat([model(Vectors(row[None])) for row in X.features])
+        alone = torch.cat([model(row[None]) for row in X])
     torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
 
 
 def test_running_statistics_are_those_of_the_documents():
     model = FeatureMLP(5, 16, seed=1)
     model(X)
-    hidden = torch.relu(model.hidden_layer(normalised(X.features, 1, 0)))
-    for norm, seen in ((model.input_norm, X.features), (model.hidden_norm, hidden)):
+    hidden = torch.relu(model.hidden_layer(normalised(X, 1, 0)))
+    for norm, seen in ((model.input_norm, X), (model.hidden_norm, hidden)):
         torch.testing.assert_close(norm.running_mean, 0.1 * seen.mean(0))
         torch.testing.assert_close(norm.running_var, 0.9 + 0.1 * seen.var(0))
 
@@ -82,8 +81,8 @@ def test_running_statistics_are_those_of_the_documents():
 def test_a_step_of_one_document_has_scores_and_leaves_the_statistics():
     model = trained()
     before = [buffer.clone() for buffer in model.buffers()]
-    expected = model(Vectors(X.features[:1]))
-    scores = model.train()(Vectors(X.features[:1]))
+    expected = model(X[:1])
+    scores = model.train()(X[:1])
     assert model.training
     torch.testing.assert_close(scores, expected)
     assert all(torch.equal(buffer, old) for buffer, old in zip(model.buffers(), before, strict=True))
@@ -107,7 +106,7 @@ def test_a_checkpoint_gives_the_same_scores(tmp_path):
 
 def test_log1p_keeps_the_sign_and_a_checkpoint_has_it(tmp_path):
     model, plain = FeatureMLP(5, 16, seed=1, transform="log1p"), FeatureMLP(5, 16, seed=1)
-    changed = Vectors(torch.where(X.features < 0, -(1 - X.features).log(), (1 + X.features).log()))
+    changed = torch.where(X < 0, -(1 - X).log(), (1 + X).log())
     model(X)
     plain(changed)
     torch.testing.assert_close(model.eval()(X), plain.eval()(changed))
@@ -160,7 +159,7 @@ def test_every_document_has_the_score_of_its_vector_in_the_run(features, monkeyp
     for query, query_id in enumerate(features.query_ids):
         rows = torch.from_numpy(features.features[features.starts[query] : features.stops[query]].copy())
         with torch.no_grad():
-            expected = dict(zip(features.doc_ids(query), model.eval()(Vectors(rows)).tolist(), strict=True))
+            expected = dict(zip(features.doc_ids(query), model.eval()(rows).tolist(), strict=True))
         assert whole[query_id] == pytest.approx(expected, abs=1e-5)
         assert sliced[query_id] == pytest.approx(expected, abs=1e-5)
     assert list(whole) == list(features.query_ids)
@@ -184,7 +183,7 @@ def test_the_validation_loss_is_that_of_the_lists_one_by_one(features, monkeypat
 def test_a_score_that_is_not_finite_names_query_and_document(features):
     class Broken(torch.nn.Module):
         def forward(self, inputs):
-            scores = torch.zeros(len(inputs.features))
+            scores = torch.zeros(len(inputs))
             scores[int(features.stops[0] - features.starts[0])] = torch.nan
             return scores
 

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from rerank.batches.features import Vectors
 from rerank.cli.main import main
 from rerank.config import Config
 from rerank.data.trec import read_qrels, read_run
@@ -125,7 +124,7 @@ def test_a_transform_changes_the_network_and_its_checkpoint(here):
         runs.append(read_run(folder / "test.run"))
         assert json.loads((folder / "checkpoint" / "config.json").read_text()).get("transform", "none") == name
         for query_id, vectors in vectors_of("letor/Fold1/test.txt").items():
-            scores = open_feature_mlp(folder / "checkpoint")(Vectors(torch.tensor(list(vectors.values()))))
+            scores = open_feature_mlp(folder / "checkpoint")(torch.tensor(list(vectors.values())))
             assert runs[-1][query_id] == pytest.approx(dict(zip(vectors, scores.tolist(), strict=True)), abs=1e-5)
     assert runs[0] != runs[1]
 
