@@ -18,8 +18,8 @@ from rerank.jobs.pretraining.pseudo_queries import (
     MIN_WORDS,
     GetDocuments,
     PseudoQuery,
-    frequencies_of,
     pseudo_queries,
+    rarities_of,
     text_of,
     usable_documents,
     words,
@@ -54,8 +54,8 @@ def make_pseudo_lists(
     settings, seed = config.pretraining, config.training.seed
     total = settings.steps * settings.lists_per_step
     documents = progress(collection.documents(), collection.count(), "counting words")
-    doc_ids, frequencies = frequencies_of(documents)
-    usable, examined = usable_documents(doc_ids, collection.get, frequencies, total + settings.held_out, seed)
+    doc_ids, rarities = rarities_of(documents)
+    usable, examined = usable_documents(doc_ids, collection.get, rarities, total + settings.held_out, seed)
     enough = f"{len(usable)} of {examined} documents can make pseudo-queries"
     if len(usable) < MIN_DOCUMENTS:
         raise UserError(

@@ -4,7 +4,7 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count, islice
 from typing import NamedTuple
 
@@ -28,13 +28,6 @@ class PseudoQuery(NamedTuple):
     text: str
     doc_id: str
     is_title: bool
-
-
-class Frequencies(NamedTuple):
-    """The number of documents, and of those that contain each word."""
-
-    documents: int
-    by_word: Counter[str]
 
 
 class Sources(NamedTuple):
@@ -64,44 +57,43 @@ def text_of(document: Document, hide_title: bool) -> str:
     return re.sub(start + repeated, " ", document.body, flags=re.IGNORECASE).strip()
 
 
-def frequencies_of(documents: Iterable[Document]) -> tuple[list[str], Frequencies]:
-    """The ids of documents, and the number of documents of each word; reads each document once."""
+def rarities_of(documents: Iterable[Document]) -> tuple[list[str], dict[str, float]]:
+    """The ids of documents, and the idf of words that may be keywords; reads each document once.
+
+    These words have three letters or more and no digits, and occur in several documents, but not in all.
+    """
     by_word, doc_ids = Counter[str](), []
     for document in documents:
         by_word.update(set(words(document.text)))
         doc_ids.append(document.doc_id)
-    return doc_ids, Frequencies(len(doc_ids), by_word)
+    rarities = {
+        word: math.log(len(doc_ids) / count)
+        for word, count in by_word.items()
+        if 1 < count < len(doc_ids) and len(word) > 2 and not any(letter.isdigit() for letter in word)
+    }
+    return doc_ids, rarities
 
 
-def sources_of(document: Document, frequencies: Frequencies) -> Sources:
+def sources_of(document: Document, rarities: Mapping[str, float]) -> Sources:
     """What pseudo-queries of the document can be made from; all empty if too little of the document would remain."""
     text, length = words(text_of(document, hide_title=False)), len(words(document.title))
     if len(text) < MIN_WORDS:
         return Sources("", [])
     remains = len(words(text_of(document, hide_title=True))) >= MIN_WORDS
     title = " ".join(document.title.split()) if TITLE_WORDS[0] <= length <= TITLE_WORDS[1] and remains else ""
-    terms = _distinctive(text, frequencies)
+    scored = [(times * rarities[word], word) for word, times in Counter(text).items() if word in rarities]
+    terms = sorted(scored, key=lambda pair: (-pair[0], pair[1]))[:TERMS]
     return Sources(title, terms if len(terms) >= KEYWORDS[0] else [])
 
 
-def _distinctive(text: list[str], frequencies: Frequencies) -> list[tuple[float, str]]:
-    """The TERMS words with the largest tf-idf, among those that occur in other documents too."""
-    scored = []
-    for word, times in Counter(text).items():
-        documents = frequencies.by_word[word]
-        if documents > 1 and len(word) > 2 and not any(letter.isdigit() for letter in word):
-            scored.append((times * math.log(frequencies.documents / documents), word))
-    return sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: (-pair[0], pair[1]))[:TERMS]
-
-
 def usable_documents(
-    doc_ids: Sequence[str], get: GetDocuments, frequencies: Frequencies, requested: int, seed: int
+    doc_ids: Sequence[str], get: GetDocuments, rarities: Mapping[str, float], requested: int, seed: int
 ) -> tuple[list[tuple[Document, Sources]], int]:
     """At least `requested` documents that can make a pseudo-query, in random order, and how many were examined."""
     order = random.Random(seed).sample(sorted(doc_ids), len(doc_ids))
     usable, examined = list[tuple[Document, Sources]](), 0
     while len(usable) < requested and (chunk := order[examined : examined + CHUNK]):
-        found = ((document, sources_of(document, frequencies)) for document in get(chunk))
+        found = ((document, sources_of(document, rarities)) for document in get(chunk))
         usable += [(document, sources) for document, sources in found if any(sources)]
         examined += len(chunk)
     return usable, examined

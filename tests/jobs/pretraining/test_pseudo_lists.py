@@ -17,8 +17,8 @@ from rerank.jobs.pretraining.pseudo_lists import (
 )
 from rerank.jobs.pretraining.pseudo_queries import (
     PseudoQuery,
-    frequencies_of,
     pseudo_queries,
+    rarities_of,
     text_of,
     usable_documents,
 )
@@ -36,8 +36,8 @@ def documents(tmp_path_factory):
 
 
 def usable(documents, wanted=100, seed=0):
-    doc_ids, frequencies = frequencies_of(documents.documents())
-    return usable_documents(doc_ids[::-1], documents.get, frequencies, wanted, seed)
+    doc_ids, rarities = rarities_of(documents.documents())
+    return usable_documents(doc_ids[::-1], documents.get, rarities, wanted, seed)
 
 
 def test_every_document_is_asked_for_as_often_as_any_other_in_an_order_of_the_seed(documents):

@@ -1,15 +1,12 @@
 """What a document gives as pseudo-queries, and how it is shown to them."""
 
-from collections import Counter
-
 import pytest
 
 from rerank.jobs.pretraining.pseudo_queries import (
     Document,
-    Frequencies,
     Sources,
-    frequencies_of,
     pseudo_query,
+    rarities_of,
     sources_of,
     text_of,
     words,
@@ -22,11 +19,11 @@ BODY = (
 )
 WINGS = Document("w", TITLE, BODY)
 OTHERS = ["wings and lift", "tunnel speed", "lift measured sweep stalled", "degrees of speed", "cited standard work"]
-_, FREQUENCIES = frequencies_of([WINGS, *(Document(text, "", text) for text in OTHERS)])
+_, RARITIES = rarities_of([WINGS, *(Document(text, "", text) for text in OTHERS)])
 
 
 def test_a_title_is_removed_wherever_the_body_repeats_it():
-    assert sources_of(WINGS, FREQUENCIES).title == TITLE
+    assert sources_of(WINGS, RARITIES).title == TITLE
     rest = text_of(WINGS, True)
     assert "lift of swept wings" not in rest.lower()
     assert rest.startswith("The lift of wings")
@@ -36,16 +33,18 @@ def test_a_title_is_removed_wherever_the_body_repeats_it():
 def test_a_short_title_is_removed_at_the_start_of_the_body_only():
     document = Document("d", "Swept wings", "Swept wings. They say that swept wings stall late and that is all of it.")
     assert text_of(document, True) == "They say that swept wings stall late and that is all of it."
-    assert not sources_of(document, FREQUENCIES).title  # two words are a subject, which many documents share
+    assert not sources_of(document, RARITIES).title  # two words are a subject, which many documents share
     assert text_of(Document("d", "C++ (1)", "C++ (1): a text"), True) == "a text"
     assert text_of(Document("d", "", " a text "), True) == "a text"
 
 
 def test_keywords_are_the_words_that_few_others_have_in_the_order_of_the_document():
-    frequencies = Frequencies(100, Counter({"rare": 2, "scarce": 3, "common": 90, "every": 100, "own": 1, "x9": 2}))
+    counts = {"rare": 2, "scarce": 3, "common": 90, "every": 100, "own": 1, "x9": 2}
+    texts = (" ".join(word for word, count in counts.items() if number < count) for number in range(100))
+    _, rarities = rarities_of([Document(str(number), "", text) for number, text in enumerate(texts)])
     text = "common rare every common own scarce x9 every common every every every"
     document = Document("d", "", text)
-    sources = sources_of(document, frequencies)
+    sources = sources_of(document, rarities)
     assert [term for _, term in sources.keywords] == ["rare", "scarce", "common"]
     assert sources.keywords[0][0] == pytest.approx(3.912, abs=1e-3)  # tf 1 × ln(100 / 2)
     queries = {pseudo_query(document, sources, turn, 0).text for turn in range(50)}
@@ -55,15 +54,15 @@ def test_keywords_are_the_words_that_few_others_have_in_the_order_of_the_documen
 
 
 def test_two_of_three_are_titles_where_a_document_has_one():
-    sources = sources_of(WINGS, FREQUENCIES)
+    sources = sources_of(WINGS, RARITIES)
     titles = [pseudo_query(WINGS, sources, turn, 0).is_title for turn in range(800)]
     assert 0.61 < sum(titles) / 800 < 0.72
     untitled = WINGS._replace(title="")
-    assert not pseudo_query(untitled, sources_of(untitled, FREQUENCIES), 0, 0).is_title
+    assert not pseudo_query(untitled, sources_of(untitled, RARITIES), 0, 0).is_title
 
 
 def test_seed_document_and_turn_decide_alone():
-    sources = sources_of(WINGS, FREQUENCIES)
+    sources = sources_of(WINGS, RARITIES)
 
     def drawn(seed, doc_id="w"):
         document = WINGS._replace(doc_id=doc_id)
@@ -75,4 +74,4 @@ def test_seed_document_and_turn_decide_alone():
 
 
 def test_a_short_document_makes_none():
-    assert sources_of(Document("d", "A title of its own", "and five words more"), FREQUENCIES) == Sources("", [])
+    assert sources_of(Document("d", "A title of its own", "and five words more"), RARITIES) == Sources("", [])
