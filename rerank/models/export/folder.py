@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from rerank.batches.batch import Packed
 from rerank.batches.templates import open_template
 from rerank.models.cross_encoder import CrossEncoder
-from rerank.models.export.formats import FORMATS, Graph, Rows
+from rerank.models.export.formats import OPENERS, WRITERS, Graph, Rows
 from rerank.models.gpu import Autocast
 from rerank.models.hub import EXPORT_FILE, quiet_transformers
 from rerank.models.packing import first_token_part, in_mode, layers_of
@@ -90,16 +90,16 @@ def write_export(target: Path, name: str, model: CrossEncoder, form: str, int8: 
         inputs["token_type_ids"] = np.zeros_like(ids)
     with quiet_transformers(), _traceable(name, model) as module:
         try:
-            FORMATS[form].write(module, inputs, target, int8)
+            WRITERS[form](module, inputs, target, int8)
+            if not int8:
+                _check_scores(OPENERS[form](target, int8), module, model, inputs)
         except (RuntimeError, TypeError, ValueError) as error:  # what the tracers and NNCF raise for operations
             reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise UserError(
                 f"{name}: a {type(model.encoder).__name__} cannot be exported to {form}: {reason}"
             ) from error
-        if not int8:
-            _check_scores(name, form, module, FORMATS[form].open_graph(target, int8), model, inputs)
     facts: ExportFacts = {
-        "format": form,  # type: ignore[typeddict-item]  # a key of FORMATS
+        "format": form,  # type: ignore[typeddict-item]  # a key of WRITERS
         "precision": "int8" if int8 else "float32",
         "checkpoint": name,
         "pooling": model.pooling,
@@ -112,8 +112,8 @@ def write_export(target: Path, name: str, model: CrossEncoder, form: str, int8: 
     (target / EXPORT_FILE).write_text(json.dumps(facts, indent=1), encoding="utf-8")
 
 
-def _check_scores(name: str, form: str, module: nn.Module, graph: Graph, model: CrossEncoder, inputs: Rows) -> None:
-    """Raises UserError if a graph gives rows of other shapes than the traced one other scores than the model."""
+def _check_scores(graph: Graph, module: nn.Module, model: CrossEncoder, inputs: Rows) -> None:
+    """Raises ValueError if a graph gives rows of other shapes than the traced one other scores than the model."""
     vocabulary = model.encoder.config.vocab_size
     random = np.random.default_rng(0)
     for passages, length in ((1, min(model.max_length, 160)), (3, 9)):
@@ -122,10 +122,7 @@ def _check_scores(name: str, form: str, module: nn.Module, graph: Graph, model: 
         expected = module(*map(torch.from_numpy, rows.values())).numpy()
         difference = float(np.abs(graph(rows) - expected).max())
         if not difference <= TOLERANCE * max(1.0, float(np.abs(expected).max())):
-            raise UserError(
-                f"{name}: a {type(model.encoder).__name__} cannot be exported to {form}: its scores differ by "
-                f"{difference:.1g}; take another --format"
-            )
+            raise ValueError(f"its scores differ by {difference:.1g}; take another --format")
 
 
 def is_export(name: str) -> bool:
@@ -145,7 +142,7 @@ def open_export(name: str, template: str) -> ExportedCrossEncoder:
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    graph = FORMATS[facts["format"]].open_graph(folder, facts["precision"] == "int8")
+    graph = OPENERS[facts["format"]](folder, facts["precision"] == "int8")
     return ExportedCrossEncoder(facts, graph, tokenizer)
 
 

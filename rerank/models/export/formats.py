@@ -19,7 +19,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -141,12 +141,8 @@ def _core() -> Any:
     return core
 
 
-class Format(NamedTuple):
-    """What writes a graph into a folder, from a module and example inputs, and what opens it; the bool is for int8."""
+WRITERS = {"onnx": _write_onnx, "openvino": _write_openvino}
+"""What writes a graph into a folder, from a module and example inputs, by the name that --format takes."""
 
-    write: Callable[[nn.Module, Rows, Path, bool], None]
-    open_graph: Callable[[Path, bool], Graph]
-
-
-FORMATS = {"onnx": Format(_write_onnx, _open_onnx), "openvino": Format(_write_openvino, _open_openvino)}
-"""Every format by the name that --format takes."""
+OPENERS = {"onnx": _open_onnx, "openvino": _open_openvino}
+"""What opens the graph in a folder; the bool of both is for int8."""
