@@ -92,25 +92,17 @@ def loss_scale(accelerator: Accelerator) -> float:
 def sum_gradients(model: nn.Module, broken: int, accelerator: Accelerator) -> int:
     """Sums the gradients, and the number of broken lists, over the processes; returns the latter.
 
-    Gradients of one data type become parts of one buffer, which is sent at once: a message for each parameter would
-    cost more in waiting than in bytes.
+    They become parts of one buffer, which is sent at once: a message for each parameter would cost more in waiting than
+    in bytes.
     """
     if accelerator.num_processes == 1:
         return broken
-    by_type: dict[torch.dtype, list[nn.Parameter]] = {}
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            by_type.setdefault(parameter.grad.dtype, []).append(parameter)
-    total = 0
-    for dtype, parameters in by_type.items():
-        gradients = [parameter.grad.flatten() for parameter in parameters if parameter.grad is not None]
-        number = torch.full((1,), broken, dtype=dtype, device=gradients[0].device)
-        buffer = torch.cat([*gradients, number])
-        torch.distributed.all_reduce(buffer)
-        for parameter, part in zip(parameters, buffer[:-1].split([len(g) for g in gradients]), strict=True):
-            parameter.grad = part.view_as(parameter)
-        total = int(buffer[-1])
-    return total
+    gradients = {parameter: parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None}
+    buffer = torch.cat([*gradients.values(), torch.tensor([float(broken)], device=accelerator.device)])
+    torch.distributed.all_reduce(buffer)
+    for parameter, part in zip(gradients, buffer[:-1].split([len(g) for g in gradients.values()]), strict=True):
+        parameter.grad = part.view_as(parameter).to(parameter.dtype)
+    return int(buffer[-1])
 
 
 def take_step(model: nn.Module, optimizer: torch.optim.Optimizer, clip: float, accelerator: Accelerator) -> bool:
