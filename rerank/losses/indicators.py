@@ -111,8 +111,7 @@ def check_recursion(alpha: float, delta: float) -> None:
 
 def _within_list(rows: Tensor, mask: Tensor) -> Tensor:
     """Sets the rows beyond the number of documents of each list to 0."""
-    beyond = torch.arange(rows.shape[1], device=rows.device) >= mask.sum(dim=1)[:, None]
-    return rows.masked_fill(beyond[:, :, None], 0)
+    return rows.masked_fill(~_real_rows(mask)[:, : rows.shape[1], None], 0)
 
 
 class _Plan(torch.autograd.Function):

@@ -47,9 +47,7 @@ def mean(passage_scores: Tensor, documents: Tensor) -> Tensor:
 @pooling("first")
 def first(passage_scores: Tensor, documents: Tensor) -> Tensor:
     """The score of the first passage (FirstP, Dai and Callan 2019)."""
-    is_first = torch.ones_like(documents, dtype=torch.bool)
-    is_first[1:] = documents[1:] != documents[:-1]
-    return passage_scores[is_first]
+    return passage_scores[documents.diff(prepend=torch.full_like(documents[:1], -1)) > 0]
 
 
 @pooling("max")

@@ -208,9 +208,7 @@ def expect_one_process(accelerator: Accelerator, what: str, instead: str = "") -
 @contextlib.contextmanager
 def exclusive(accelerator: Accelerator, folder: Path, what: str) -> Iterator[None]:
     """The lock `what` on `folder` (see `locked`), held by all processes of this run together."""
-    with contextlib.ExitStack() as stack:
-        if accelerator.is_main_process:
-            stack.enter_context(locked(folder, what))
+    with locked(folder, what) if accelerator.is_main_process else contextlib.nullcontext():
         accelerator.wait_for_everyone()
         yield
 
