@@ -40,7 +40,7 @@ def in_blocks(
     gradient are 0 where `degenerate`, (lists,), is True. `entries` maps the number of documents to the size of the
     largest intermediate result of one list. The gradient can be taken once.
     """
-    needs_gradient = wants_gradient(scores)
+    needs_gradient = torch.is_grad_enabled() and scores.requires_grad
     targets = _real_first(mask)
     with torch.no_grad():
         packed, labels = (torch.empty_like(grid).scatter_(1, targets, grid) for grid in (scores, labels))
@@ -116,11 +116,6 @@ def pair_sums(
                 gradient[part, rows] -= slopes.sum(dim=2)
                 gradient[part, columns] += slopes.sum(dim=1)
     return values, gradient
-
-
-def wants_gradient(scores: Tensor) -> bool:
-    """Whether autograd needs the gradient with respect to these scores."""
-    return torch.is_grad_enabled() and scores.requires_grad
 
 
 def with_gradient(scores: Tensor, values: Tensor, gradient: Tensor | None) -> Tensor:

@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor
 
-from rerank.losses.kernels.blocks import wants_gradient, with_gradient
+from rerank.losses.kernels.blocks import with_gradient
 from rerank.losses.metrics import Metric, discount, normaliser, ranks_like, summed_labels, unnormalised_metric
 
 BLOCK = 2**18
@@ -26,7 +26,7 @@ def smoothi_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric,
 
     Scores, labels and mask are those of `prepare_inputs`, (lists, documents) each.
     """
-    needs_gradient = wants_gradient(scores)
+    needs_gradient = torch.is_grad_enabled() and scores.requires_grad
     scores = scores.contiguous()
     values, gradient = torch.zeros_like(scores[:, 0]), torch.zeros_like(scores) if needs_gradient else None
     size = max(1, BLOCK // scores.shape[1])
