@@ -6,9 +6,7 @@ from collections import ChainMap, Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from rerank.data.types import Fold, Judgments
 from rerank.utils.errors import UserError
@@ -137,10 +135,5 @@ def write_folds(path: str | Path, folds: Sequence[Fold]) -> None:
 def read_folds(path: str | Path) -> list[Fold]:
     """Reads what `write_folds` wrote. Raises UserError for any other file, and for a missing one."""
     expected = "expected a list of folds with name, train, valid and test, as the folds.json of a run folder has"
-    return list(map(fold_of, read_json(path, list[Fold], expected)))
-
-
-def fold_of(record: dict[str, Any]) -> Fold:
-    """The fold that JSON has; raises ValueError for any other record, and for a query in two parts."""
-    check_shape(record, Fold)
-    return msgspec.convert(record, Fold)
+    folds: list[Fold] = check_shape(read_json(path, list[Fold], expected), list[Fold])
+    return folds

@@ -21,6 +21,7 @@ from rerank.utils.progress import progress
 
 FILE = "codes.sqlite"
 TABLE = "CREATE TABLE IF NOT EXISTS codes (text BLOB PRIMARY KEY, codes BLOB NOT NULL, hash BLOB NOT NULL)"
+CODES = "SELECT codes, hash FROM codes WHERE text = ?"
 TEXTS_AT_ONCE = 64  # encoded before they are written: what a kill loses
 MOST_SECONDS = 600  # the wait for another process that writes
 
@@ -61,12 +62,9 @@ class TokenVectorStore:
         """The codes of the text with this hash; None if the file does not have them undamaged."""
         for database in self._databases:
             with self._refused_in_one_line():
-                rows: list[tuple[bytes, bytes]] = database.execute(
-                    "SELECT codes, hash FROM codes WHERE text = ?", (text,)
-                ).fetchall()
-            for codes, kept_hash in rows:
-                if xxhash.xxh3_64_digest(codes) == kept_hash:
-                    return codes
+                found: tuple[bytes, bytes] | None = database.execute(CODES, (text,)).fetchone()
+            if found and xxhash.xxh3_64_digest(found[0]) == found[1]:
+                return found[0]
         return None
 
     def _write(self, codes: Mapping[bytes, bytes]) -> None:

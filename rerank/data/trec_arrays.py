@@ -81,7 +81,10 @@ def read_run_arrays(
     parts = []
     for table in trec_tables(path, RUN):
         table = table.set_column(2, "value", table["value"].cast(kind))
-        parts.append(_best(table if query_ids is None else _wanted(table, query_ids), depth))
+        if query_ids is not None:
+            wanted = np.array([q in query_ids for q in table["query"].chunk(0).dictionary.to_pylist()], bool)
+            table = table.take(from_numpy(np.flatnonzero(wanted[to_numpy(table["query"])])))
+        parts.append(_best(table, depth))
     numbers, queries, rows, scores, ids = _joined(parts)
     exact = scores.astype(np.float32, copy=False)
     begins = np.searchsorted(queries, np.arange(len(numbers) + 1))
@@ -115,12 +118,6 @@ def read_qrels_arrays(path: str | Path) -> TrecArrays[int]:
     kept = np.sort(firsts)
     begins = np.searchsorted(queries[kept], np.arange(len(numbers) + 1))
     return TrecArrays(numbers, begins, rows[kept], grades[kept], ids)
-
-
-def _wanted(table: pa.Table, query_ids: Container[str]) -> pa.Table:
-    names = table["query"].chunk(0).dictionary.to_pylist()
-    wanted = np.array([name in query_ids for name in names], bool)
-    return table.take(from_numpy(np.flatnonzero(wanted[to_numpy(table["query"])])))
 
 
 def _best(table: pa.Table, depth: int) -> pa.Table:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rerank.data.folds import FINAL, draw_queries, fold_of, read_folds
+from rerank.data.folds import FINAL, draw_queries, read_folds
 from rerank.data.trec import examples, read_qrels, read_run
 from rerank.data.types import Fold, Qrels
 from rerank.evaluation.measures import measure_name
@@ -16,6 +16,7 @@ from rerank.runs.settings import differences, read_settings
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
 from rerank.utils.integrity import changes
+from rerank.utils.json_files import check_shape
 
 MEASURE = "nDCG@20"  # which the table shows
 PARTS = ("train", "valid", "test")
@@ -80,7 +81,7 @@ def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> 
     value, errors = "", list[str]()
     try:
         facts = read_manifest(folder.manifest, "outcome")
-        fold = fold_of(facts["fold"])
+        fold: Fold = check_shape(facts["fold"], Fold)
         judged = {part: {q: qrels[q] for q in getattr(fold, part) if qrels.get(q)} for part in PARTS}
         errors += changes(folder.path, facts["files"])
         for part in facts["outcome"]:

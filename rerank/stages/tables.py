@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
-import msgspec
-
 from rerank.config import validate_setting
 from rerank.stages.base import Stage, stage_kinds
 from rerank.utils.errors import UserError, nearest
@@ -47,10 +45,9 @@ def _value_of(hint: Any, value: Any, where: str) -> Any:
     if isinstance(value, dict) and section:
         return _section_of(section, value, where)
     try:
-        check_shape(value, hint)
+        value = check_shape(value, hint)
     except ValueError as error:
         raise UserError(f"{where}: {error}") from error
-    value = msgspec.convert(value, hint)
     validate_setting(where, value, hint)
     return value
 

@@ -69,8 +69,8 @@ def read_json_lines(path: str | Path, shape: Any, remedy: str) -> Iterator[Any]:
         raise UserError(f"{path}:{number}: {error}; {remedy}") from error
 
 
-def check_shape(value: Any, shape: Any, place: str = "") -> None:
-    """Raises ValueError, which says where the difference is, if a value read from JSON does not have this shape.
+def check_shape(value: Any, shape: Any, place: str = "") -> Any:
+    """A value read from JSON as this shape; raises ValueError, which says where the difference is, if it has another.
 
     Objects may have keys that their TypedDict does not have, and a `float` may be written as an integer.
 
@@ -79,7 +79,7 @@ def check_shape(value: Any, shape: Any, place: str = "") -> None:
     ValueError: expected `str`, got `int` - at `$[...][1]`
     """
     try:
-        msgspec.convert(value, shape)
+        return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
         raise ValueError(f"{str(error)[0].lower()}{str(error)[1:]}{place}") from None
 
