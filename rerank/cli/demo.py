@@ -71,7 +71,6 @@ def demo_config(folder: Path, loss: str) -> config.Config:
             lists_per_epoch=960,
             lists_per_step=4,
             lr=1e-3,
-            head_lr=1e-3,
             schedule="linear",
             warmup_ratio=0.1,
             average=0.97,

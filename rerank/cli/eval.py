@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from cyclopts import Parameter
 
 from rerank.evaluation.significance import CORRECTIONS, TESTS
+from rerank.evaluation.tables.table import render
 from rerank.utils.errors import UserError
 from rerank.utils.plugins import load_plugins
 from rerank.utils.progress import log
@@ -72,10 +73,6 @@ def evaluate(
             log.info(note)
     elif form == "json":
         text = comparison.to_json(per_query)
-    elif form == "latex":
-        text = comparison.to_latex(details)
-    elif form == "markdown":
-        text = comparison.to_markdown(details)
     else:
-        text = comparison.details() if details else str(comparison)
+        text = render(comparison.table(details), form)
     print(text.removesuffix("\n"))

@@ -11,7 +11,6 @@ from rerank.config.functions import (
 )
 from rerank.config.settings import (
     PRETRAINED,
-    RESERVED,
     CollectionSettings,
     Config,
     EncoderSettings,
@@ -24,7 +23,7 @@ from rerank.config.settings import (
     TrainingSettings,
 )
 
-__all__ = ["PRETRAINED", "RESERVED", "CollectionSettings", "Config", "EncoderSettings", "FirstStageSettings"]
+__all__ = ["PRETRAINED", "CollectionSettings", "Config", "EncoderSettings", "FirstStageSettings"]
 __all__ += ["ListsSettings", "LossSettings", "NetworkSettings", "OutputSettings", "PretrainingSettings"]
 __all__ += ["TrainingSettings", "check_types", "flag_name", "replace_setting", "sections", "setting_types"]
 __all__ += ["validate", "validate_setting"]

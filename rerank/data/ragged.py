@@ -40,7 +40,7 @@ def write_array(path: Path, array: np.ndarray) -> integrity.Facts:
     """Writes a .npy file, a part at a time, and returns its size and hash."""
     with integrity.RecordedFile(path) as file:  # numpy.save does not notice if a full disk refuses the last bytes
         np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
-    return file.facts()
+        return file.facts()
 
 
 def release(array: np.ndarray | None) -> None:

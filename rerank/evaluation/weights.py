@@ -41,7 +41,10 @@ def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str = MEASURE) -> W
     judged = sorted(query_id for query_id, grades in qrels.items() if grades)
     some = {query_id: qrels[query_id] for query_id in some_queries(judged)}
     scaled = {query_id: scaled_scores(runs, query_id) for query_id in some if any(query_id in run for run in runs)}
-    grid, cutoff = [(1 / len(runs),) * len(runs), *weights_of_grid(len(runs))], _cutoff(measure)
+    grid = [(1 / len(runs),) * len(runs), *weights_of_grid(len(runs))]
+    family, _, depth = measure_name(measure).partition("@")
+    reads_cutoff = family in ("nDCG", "P", "R", "RR", "AP", "Success") and depth.isdecimal()
+    cutoff = int(depth) if reads_cutoff else None  # the measure reads no other documents
     values = []
     for weights in progress(grid, len(grid), "tuning weights"):
         fused = {}
@@ -128,9 +131,3 @@ def tune_on(runs: Mapping[str, Run], qrels: Judgments, measure: str, queries: st
     shown = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(runs, weights, strict=True))
     log.info(f"weights by {measure} on the {len(judged)} judged {queries}: {shown}")
     return weights
-
-
-def _cutoff(measure: str) -> int | None:
-    """How many documents of a query the measure reads, so that no others are evaluated; None for all."""
-    family, _, cutoff = measure_name(measure).partition("@")
-    return int(cutoff) if family in ("nDCG", "P", "R", "RR", "AP", "Success") and cutoff.isdecimal() else None

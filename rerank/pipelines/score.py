@@ -5,12 +5,12 @@ from pathlib import Path
 
 from rerank.config import Config
 from rerank.data.text_lines import read_queries
-from rerank.data.trec import lines_of_query
+from rerank.data.trec import lines_of_query, new_file
 from rerank.pipelines.open import load_beside
 from rerank.retrieval.bm25 import log_unanswered
 from rerank.runs.manifest import manifest_of, tag_of, write_manifest
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, file_hash
+from rerank.utils.files import file_hash
 from rerank.utils.progress import log, progress
 
 QUERIES_AT_ONCE = 64
@@ -34,19 +34,18 @@ def score_queries(config: Config, folder: Path, out: Path) -> Path:
             "good it is, not this run"
         )
     unanswered = 0
-    with atomic_write(out) as tmp:
-        with tmp.open("w", encoding="utf-8") as lines:
-            left = iter(progress(queries.items(), len(queries), "ranking"))
-            while some := dict(itertools.islice(left, QUERIES_AT_ONCE)):
-                run = fitted.rank_all(some)[fitted.answer]
-                for query_id in some:
-                    if run.get(query_id):
-                        lines.write(lines_of_query(out, query_id, run[query_id], tag))
-                    else:
-                        unanswered += 1
+    with new_file(out) as lines:
+        left = iter(progress(queries.items(), len(queries), "ranking"))
+        while some := dict(itertools.islice(left, QUERIES_AT_ONCE)):
+            run = fitted.rank_all(some)[fitted.answer]
+            for query_id in some:
+                if run.get(query_id):
+                    lines.write(lines_of_query(out, query_id, run[query_id], tag).encode())
+                else:
+                    unanswered += 1
         if unanswered == len(queries):
             raise UserError(f"{folder}: finds no document for any of the {len(queries)} queries")
-        facts = {"pipeline_folder": str(folder), "queries": len(queries), "run": {"sha256": file_hash(tmp)}}
-        write_manifest(manifest, facts)
+    facts = {"pipeline_folder": str(folder), "queries": len(queries), "run": {"sha256": file_hash(out)}}
+    write_manifest(manifest, facts)
     log_unanswered(unanswered, len(queries))
     return out

@@ -117,14 +117,12 @@ def open_to_train(config: Config, encoder: str, accelerator: Accelerator) -> tup
     settings, training = config.encoder, config.training
     model = open_cross_encoder(encoder, settings.pooling, training.seed, settings.template, settings.lora_rank)
     model.max_doc_tokens = settings.max_doc_tokens
-    lines = model.place(accelerator.device, accelerator.autocast, training.precision == "auto")
+    for line in model.place(accelerator.device, accelerator.autocast, training.precision == "auto"):
+        log.info(line)
     if training.gradient_checkpointing:
         model.checkpoint_activations()
     if model.is_padded:
-        reason = f"{model.padding_reason}, so its passages are padded, in groups of similar length"
-        lines = [*lines, f"{encoder}: {reason}"]
-    for line in lines:
-        log.info(line)
+        log.info(f"{encoder}: {model.padding_reason}, so its passages are padded, in groups of similar length")
     return model, open_budget(training.max_tokens_per_forward, accelerator.device)
 
 

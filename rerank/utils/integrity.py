@@ -68,11 +68,9 @@ class RecordedFile:
         self._digest.update(data)
         self.size += memoryview(data).nbytes
 
-    def flush(self) -> None:
-        self._file.flush()
-
     def facts(self) -> Facts:
-        """The size and the hash of what was written so far."""
+        """The size and the hash of what was written so far, which is then in the file."""
+        self._file.flush()
         return Facts(bytes=self.size, xxh3_128=self._digest.hexdigest())
 
     def __enter__(self) -> Self:
@@ -149,8 +147,6 @@ class Unfinished:
 
     def save(self) -> None:
         """Records how far the files are."""
-        for file in self.files.values():
-            file.flush()
         files = {name: file.facts() for name, file in self.files.items()}
         state = State(work=self.work, done=self.done, files=files, facts=self.facts)
         write_text(self.folder / STATE, json.dumps(state))

@@ -62,8 +62,8 @@ def test_a_file_is_hashed_while_it_is_written_and_goes_on_where_it_was(tmp_path)
     with RecordedFile(tmp_path / "a", before) as file:
         assert (tmp_path / "a").read_bytes() == b"one "
         file.write(b"two")
+        assert file.facts() == facts_of(tmp_path / "a")
     assert (tmp_path / "a").read_bytes() == b"one two"
-    assert file.facts() == facts_of(tmp_path / "a")
     (tmp_path / "a").write_bytes(b"One two")
     with pytest.raises(ValueError, match="a: has changed"):
         RecordedFile(tmp_path / "a", before)
