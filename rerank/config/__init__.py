@@ -1,14 +1,6 @@
 """Configuration: the settings of an experiment, their defaults and bounds. Knows nothing of what they act on."""
 
-from rerank.config.functions import (
-    check_types,
-    flag_name,
-    replace_setting,
-    sections,
-    setting_types,
-    validate,
-    validate_setting,
-)
+from rerank.config.functions import replace_setting, sections, validate
 from rerank.config.settings import (
     PRETRAINED,
     CollectionSettings,
@@ -25,5 +17,4 @@ from rerank.config.settings import (
 
 __all__ = ["PRETRAINED", "CollectionSettings", "Config", "EncoderSettings", "FirstStageSettings"]
 __all__ += ["ListsSettings", "LossSettings", "NetworkSettings", "OutputSettings", "PretrainingSettings"]
-__all__ += ["TrainingSettings", "check_types", "flag_name", "replace_setting", "sections", "setting_types"]
-__all__ += ["validate", "validate_setting"]
+__all__ += ["TrainingSettings", "replace_setting", "sections", "validate"]

@@ -4,7 +4,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from rerank.config import Config, flag_name, sections, validate
+from rerank.config import Config, sections, validate
+from rerank.config.functions import flag_name
 from rerank.data.trec import ranked
 from rerank.jobs.graphs import DOCUMENTS, QUERIES, Sample, int8_if_faster, texts_of_python
 from rerank.models.reranker import Reranker

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rerank.config import Config, check_types, sections
+from rerank.config import Config, sections
+from rerank.config.functions import check_types
 from rerank.runs.layout import ExperimentFolder
 from rerank.utils.errors import UserError
 from rerank.utils.files import write_text
