@@ -51,7 +51,8 @@ def _check_stage(name: str, settings: Stage, stages: Mapping[str, Stage], where:
     if len(set(names)) < len(names):
         raise UserError(f"{where}: of {', '.join(names)}: a stage is named twice; expected each once")
     try:
-        settings.check()
+        if hasattr(settings, "check"):
+            settings.check()
     except ValueError as error:
         raise UserError(f"{where}: of {', '.join(names) or 'none'}: {error}") from error
     except UserError as error:

@@ -32,7 +32,8 @@ class Stage(Protocol):
     """The settings of a stage: a frozen dataclass that is registered with `@stage`.
 
     `kind` is its name in files; `of` are the names of the stages below, () for a stage that retrieves. Settings that
-    learn, but need not, have a method `unlearned`: the settings for a collection without judgments.
+    learn, but need not, have a method `unlearned`: the settings for a collection without judgments. Settings that can
+    contradict each other have a method `check`, which then raises ValueError, whose message is what was expected.
     """
 
     kind: ClassVar[str]
@@ -44,9 +45,6 @@ class Stage(Protocol):
     @property
     def learns(self) -> Learns:
         """Whether the stage learns from judgments."""
-
-    def check(self) -> None:
-        """Raises ValueError, whose message is what was expected, for settings that contradict each other."""
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> Ranker:
         """Learns from the training and validation queries of a fold.

@@ -47,9 +47,6 @@ class BM25:
         """Cheaply if judgments choose k1 and b."""
         return "cheaply" if self.tune else "nothing"
 
-    def check(self) -> None:
-        """Every setting is checked by its bounds."""
-
     def unlearned(self) -> "BM25":
         return replace(self, tune=False)
 

@@ -24,9 +24,6 @@ class Dense:
     of: ClassVar[tuple[str, ...]] = ()
     learns: ClassVar[Learns] = "nothing"
 
-    def check(self) -> None:
-        """Every setting is checked by its bounds."""
-
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "DenseRanker":
         """Makes the vectors of the documents, unless the world has them."""
         return self.open(world, folder)

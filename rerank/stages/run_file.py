@@ -24,9 +24,6 @@ class RunFile:
     of: ClassVar[tuple[str, ...]] = ()
     learns: ClassVar[Learns] = "nothing"
 
-    def check(self) -> None:
-        """A file that is missing or malformed is an error when it is read."""
-
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "RunFileRanker":
         return self.open(world, folder)
 

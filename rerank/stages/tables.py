@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
-from rerank.config import validate_setting
+from rerank.config.functions import validate_setting
 from rerank.stages.base import Stage, stage_kinds
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.json_files import check_shape
