@@ -159,7 +159,7 @@ def compare(
     if not runs:
         raise UserError("compare: expected at least one run, got none")
     queries = select_queries(qrels, map_to_folds(folds or ()))
-    return Comparison(*measured(runs, qrels, queries, measures), baseline, test, correction)
+    return Comparison(*measured(runs, qrels, queries, list(measures)), baseline, test, correction)
 
 
 def map_to_folds(folds: Iterable[Fold], source: str = "folds") -> dict[str, str]:
@@ -200,7 +200,7 @@ def select_queries(
 
 
 def measured(
-    runs: Mapping[str, Run], qrels: Qrels, queries: JudgedQueries, measures: Iterable[str], source: str = "judgments"
+    runs: Mapping[str, Run], qrels: Qrels, queries: JudgedQueries, measures: Sequence[str], source: str = "judgments"
 ) -> tuple[dict[str, Measurements], JudgedQueries, list[str]]:
     """The values of all runs on the same queries, these queries, and the notes: what a `Comparison` is made of.
 
@@ -216,20 +216,14 @@ def measured(
                 f"{name}: no query of fold {', '.join(missing)}; expected a run of all {len(of_folds)} folds, "
                 f"or only the queries of one fold (`--fold {found.most_common(1)[0][0]}`)"
             )
-    measures = list(measures)
     measurements = {name: evaluate(queries.qrels, run, measures) for name, run in runs.items()}
-    return measurements, queries, _notes(runs, qrels, queries)
-
-
-def _notes(runs: Mapping[str, Run], qrels: Qrels, queries: JudgedQueries) -> list[str]:
-    """Which queries are missing from the runs, and which queries of theirs cannot count."""
-    missing = {name: missing_queries(queries.qrels, run) for name, run in runs.items()}
+    lacking = {name: missing_queries(queries.qrels, run) for name, run in runs.items()}
     notes = [
         f"{name}: {len(query_ids)} of {len(queries.qrels)} queries are missing and count 0: {examples(query_ids)}."
-        for name, query_ids in missing.items()
+        for name, query_ids in lacking.items()
         if query_ids
     ] or ["Every run has every query."]
     if unjudged := dict.fromkeys(query_id for run in runs.values() for query_id in run if not qrels.get(query_id)):
         what = "Queries of the runs without judgments, which cannot count"
         notes.append(f"{what} ({len(unjudged)}): {examples(unjudged)}.")
-    return notes
+    return measurements, queries, notes

@@ -82,8 +82,7 @@ def _parse(text: str) -> list[Any]:
     Raises ValueError, which says why or what to do, for a name that is no measure.
     """
     with contextlib.suppress(ValueError):
-        trec_eval: list[Any] = _ir_measures().parse_trec_measure(text)
-        return trec_eval
+        return list(_ir_measures().parse_trec_measure(text))
     # ir_measures.parse_measure is not used: it reads `ast.Num`, which Python 3.14 does not have.
     names = _ir_measures().measures.registry
     written = NAME.fullmatch(text)

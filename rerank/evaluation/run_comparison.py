@@ -90,9 +90,8 @@ def compare_measurements(
         reference = runs.index(baseline) if baseline else headline.index(max(headline))
         others = [i for i in range(len(runs)) if i != reference]
         differences = values[others] - values[reference]
-        bounds = [unknown] * (len(runs) + len(others))
-        if intervals:  # all on the same resamples
-            bounds = bootstrap_intervals([*values, *differences])
+        # All on the same resamples.
+        bounds = bootstrap_intervals([*values, *differences]) if intervals else [unknown] * (len(runs) + len(others))
         rows = []
         for i, run in enumerate(runs):
             found = *means[i], *fold_means[i], *bounds[i], headline[i] == max(headline)
