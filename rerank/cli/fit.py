@@ -67,10 +67,9 @@ def fit(
     from rerank.pipelines.pipeline import Pipeline
 
     config = replace(config, collection=replace(config.collection, source=collection))
-    stages = Pipeline.read(pipeline) if pipeline else None
     folder = fit_pipeline(
         config,
-        stages,
+        Pipeline.read(pipeline) if pipeline else None,
         encoder=encoder,
         cross_encoder=cross_encoder,
         out=out,

@@ -86,8 +86,7 @@ def serve(
             resources.callback(service.stop)
             service.rank_passages("query", ["document"])  # the first score takes longer
         if budget and not (pipeline and pipeline.fitted.ms):
-            expected = "expected a folder of `rerank fit`"
-            raise UserError(f"--budget {budget}: {model} has no times of its stages; {expected}")
+            raise UserError(f"--budget {budget}: {model} has no times of its stages; expected a folder of `rerank fit`")
         if pipeline:
             answering = served_by(pipeline, service.rank_passages) if service else pipeline
             search = partial(answering.search, budget=milliseconds(budget))

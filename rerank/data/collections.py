@@ -15,10 +15,6 @@ from rerank.utils.errors import UserError
 from rerank.utils.plugins import load_plugins
 
 FORMATS = "rerank.data.formats"
-EXPECTED = (
-    "a folder with corpus.jsonl, queries.jsonl and, to train, qrels/test.tsv, an ir_datasets id, or a file of SVMlight "
-    "lines `label qid:QUERY index:value …`"
-)
 
 
 class Documents(Protocol):
@@ -108,7 +104,10 @@ def open_source(source: str) -> Source:
         if reader.matches(source):
             return reader(source)
     got = "is a file without feature vectors" if Path(source).is_file() else "no such folder"
-    raise UserError(f"collection {source}: {got}; expected {EXPECTED}")
+    raise UserError(
+        f"collection {source}: {got}; expected a folder with corpus.jsonl, queries.jsonl and, to train, "
+        "qrels/test.tsv, an ir_datasets id, or a file of SVMlight lines `label qid:QUERY index:value …`"
+    )
 
 
 @dataclass(frozen=True)

@@ -145,8 +145,7 @@ class CrossFitting:
             return Fold(FINAL, (), self.parts[valid], ()), [(valid, without)]
         train = tuple(q for part in parts if part != valid for q in self.parts[part])
         # Two parts are the fewest that train and validate: the stages below have then seen these queries.
-        crossed = len(parts) > 2
-        rankings = [(part, without | {part} if crossed else without) for part in parts]
+        rankings = [(part, without | {part} if len(parts) > 2 else without) for part in parts]
         return Fold(FINAL, train, self.parts[valid], ()), rankings
 
     def _fit(self, name: str, without: frozenset[str], place: Path) -> Ranker:

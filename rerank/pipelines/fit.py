@@ -174,8 +174,7 @@ def _cut(query_ids: list[str], most: int) -> dict[str, tuple[str, ...]]:
 
 
 def _values(fitting: CrossFitting, name: str, part: str, without: frozenset[str], measure: str) -> dict[str, float]:
-    run = fitting.run(name, part, without)
-    return values_of(run, fitting.world.collection.qrels, fitting.parts[part], measure)
+    return values_of(fitting.run(name, part, without), fitting.world.collection.qrels, fitting.parts[part], measure)
 
 
 def _inner_values(fitting: CrossFitting, name: str, tested: str, measure: str) -> dict[str, float]:

@@ -183,5 +183,4 @@ def load_fitted(
 
 def read_evidence(folder: Path) -> dict[str, Any]:
     """The evidence of a fitted pipeline (`evidence.evidence_of`)."""
-    record: dict[str, Any] = read_json(folder / EVIDENCE, dict[str, Any], "fit the pipeline again")
-    return record
+    return dict(read_json(folder / EVIDENCE, dict[str, Any], "fit the pipeline again"))

@@ -85,8 +85,7 @@ def judgments_hash(qrels: Qrels) -> str:
 
 def outcome(run: Path, qrels: Qrels, measures: Iterable[str] = DEFAULT_MEASURES) -> dict[str, Any]:
     """The hash of a run file, and the unrounded means over the queries of `qrels`."""
-    measurements = evaluate(qrels, read_run(run), measures)
-    means = {measure: fmean(values.values()) for measure, values in measurements.items()}
+    means = {measure: fmean(values.values()) for measure, values in evaluate(qrels, read_run(run), measures).items()}
     return {"sha256": file_hash(run), "means": means}
 
 

@@ -71,8 +71,7 @@ class Neighbours:
         lists = lists_to_tune(self, (*fold.train, *fold.valid), below[0])
         if not lists:
             return ranker
-        means = [ranker.means(found) for found in lists]
-        values = values_by_weight(lists, means, WEIGHTS, world.collection.qrels)
+        values = values_by_weight(lists, [ranker.means(found) for found in lists], WEIGHTS, world.collection.qrels)
         best = max(values, key=lambda of: fmean(of.values()))
         good = (weight for weight, of in zip(WEIGHTS, values, strict=True) if of is best or not is_ahead(best, of))
         return replace(ranker, weight=next(good))

@@ -192,8 +192,7 @@ class World:
         if len(documents) < INDEXED_FROM:
             return None
         if not find_spec("faiss"):
-            install = "pip install 'ir-rerank[index]'"
-            log.info(f"{len(documents):,} documents: faiss would find vectors sooner: {install}")
+            log.info(f"{len(documents):,} documents: faiss would find vectors sooner: pip install 'ir-rerank[index]'")
             return None
         place = index_folder(vectors_folder(self.encoder(name), self.texts, self.folder))
         return open_index(place, documents, lambda: self._measured(name))

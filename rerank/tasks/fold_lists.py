@@ -64,8 +64,7 @@ def lists_of_fold(
     held_out = {normalised(queries[query_id]) for query_id in (*fold.valid, *fold.test)}
     asked = {query_id: normalised(text) for query_id, text in file.query_texts(queries).items()}
     allowed = [found for found in file.lists if asked[found.query_id] not in held_out]
-    takes_scores = LABELS[loss] == "scores"
-    useful = [found for found in allowed if takes_scores or any(label >= 1 for label in found.labels)]
+    useful = [found for found in allowed if LABELS[loss] == "scores" or any(label >= 1 for label in found.labels)]
     facts = {
         "file": str(file.path),
         "sha256": file.sha256,

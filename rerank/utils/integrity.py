@@ -185,8 +185,7 @@ def _open(folder: Path, names: Sequence[str], work: str, stack: contextlib.ExitS
     try:
         state: State = parse_json((folder / STATE).read_bytes(), State)
         if state["work"] == work:
-            kept = state["files"]
-            files = {name: stack.enter_context(RecordedFile(folder / name, kept[name])) for name in names}
+            files = {name: stack.enter_context(RecordedFile(folder / name, state["files"][name])) for name in names}
             return Unfinished(folder, work, files, state)
     except (OSError, ValueError, KeyError) as error:
         if folder.exists():

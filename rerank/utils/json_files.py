@@ -7,6 +7,7 @@ import codecs
 import re
 import reprlib
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,8 @@ def parse_json(text: bytes, shape: Any = Any) -> Any:
 
 def _nesting(text: bytes) -> int:
     """How many brackets are open at the same place of a JSON text, at most."""
-    opened = deepest = 0
-    for found in STRINGS_AND_BRACKETS.finditer(text):
-        opened += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(found[0], 0)
-        deepest = max(deepest, opened)
-    return deepest
+    steps = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
+    return max(accumulate(steps.get(found[0], 0) for found in STRINGS_AND_BRACKETS.finditer(text)))
 
 
 def read_json(path: str | Path, shape: Any, remedy: str) -> Any:

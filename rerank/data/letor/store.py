@@ -54,10 +54,9 @@ class FeatureSet:
 
     def qrels(self) -> Qrels:
         """The labels of the documents, by query."""
-        parts = map(slice, self.starts.tolist(), self.stops.tolist())
         return {
-            query_id: dict(zip(self.doc_ids(query), self.labels[part].tolist(), strict=True))
-            for query, (query_id, part) in enumerate(zip(self.query_ids, parts, strict=True))
+            query_id: dict(zip(self.doc_ids(query), self.labels[start:stop].tolist(), strict=True))
+            for query, (query_id, start, stop) in enumerate(zip(self.query_ids, self.starts, self.stops, strict=True))
         }
 
     def subset(self, query_ids: Sequence[str]) -> "FeatureSet":
