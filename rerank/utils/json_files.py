@@ -41,7 +41,7 @@ def parse_json(text: bytes, shape: Any = Any) -> Any:
 def _nesting(text: bytes) -> int:
     """How many brackets are open at the same place of a JSON text, at most."""
     steps = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
-    return max(accumulate(steps.get(found[0], 0) for found in STRINGS_AND_BRACKETS.finditer(text)))
+    return max(accumulate(steps.get(found[0], 0) for found in STRINGS_AND_BRACKETS.finditer(text)), default=0)
 
 
 def read_json(path: str | Path, shape: Any, remedy: str) -> Any:
