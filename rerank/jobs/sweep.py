@@ -59,6 +59,7 @@ def run_sweep(
 
     `flags` apply to all cells; `config` and `fold` replace those of the grid. Raises UserError before any training.
     """
+    expect_engine(engine)
     fold_of_grid, configs = read_grid(path, flags, config)
     fold = fold or fold_of_grid
     for cell in configs:

@@ -55,6 +55,7 @@ def work_on_ray(
     the same time, by default as many as the cluster can run. With `gpus`, each takes a GPU where the cluster has some.
     Raises UserError if the cluster cannot be reached or its head is lost, and if no node can run a job.
     """
+    expect_engine(engine)
     where = f"the Ray cluster at {engine if engine != RAY else os.environ.get('RAY_ADDRESS') or 'this machine'}"
     task = Work(engine, pickle.dumps(function), Path.cwd(), workers, gpus, named_plugins())
     driver = start(drive, task, [pickle.dumps(job) for job in jobs], environment=ENVIRONMENT)

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from scripts.benchmarks.embedding import embedding
 from scripts.benchmarks.exports import exports
 from scripts.benchmarks.losses import losses
 from scripts.benchmarks.scoring import scoring
@@ -14,6 +15,6 @@ app = open_app(
     "python -m scripts.benchmarks",
     "Measures rerank on this machine, side by side with other libraries.",
 )
-for _command in (training, scoring, exports, losses, search, serving_load):
+for _command in (training, scoring, embedding, exports, losses, search, serving_load):
     app.command(_command)
 main = partial(run_app, app)

@@ -5,19 +5,19 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
+import torch
 from accelerate import Accelerator
 
 from rerank.config import TrainingSettings
 from rerank.models.export.folder import open_export, write_export
-from rerank.models.export.formats import FORMATS, check_packages
+from rerank.models.export.formats import WRITERS, check_packages
 from rerank.training.device import open_accelerator
 from rerank.utils.errors import UserError
 from scripts.benchmarks.report import Encoder, Out, Rounds, publish
-from scripts.benchmarks.scoring import QUERIES, Documents, our_scores
+from scripts.benchmarks.scoring import EXACT, OURS, QUERIES, Documents, in_float32, our_scores, product_type
 from scripts.benchmarks.timing import Work, interleaved, ratio
-from scripts.benchmarks.workload import Workload, make_workload, open_encoder
+from scripts.benchmarks.workload import Workload, make_workload, on_device, open_encoder
 
-OURS = "rerank"
 COLUMNS = {"what": "", "documents/CPU s": ",.2f", "× rerank": ".2f"}
 NOTE = "Seconds are those of all threads on processors. Values are medians over rounds."
 
@@ -34,7 +34,11 @@ def exports(*, encoder: Encoder = "minilm", rounds: Rounds = 3, documents: Docum
     with open_encoder(encoder, own_head=True) as folder:
         workload = make_workload(folder, QUERIES, documents // QUERIES, one_passage=True)
         works, notes = _exported_works(workload, accelerator)
-    works = {OURS: lambda: our_scores(workload.model, workload, accelerator), **works}
+    model = on_device(workload.model, accelerator)
+    ours: dict[str, Work] = {OURS: lambda: our_scores(model, workload, accelerator)}
+    if product_type(accelerator) == torch.bfloat16:
+        ours[EXACT] = in_float32(model, ours[OURS])
+    works = ours | works
     for work in works.values():
         work()
     seconds = interleaved(works, rounds, accelerator.device, clock=time.process_time)
@@ -56,7 +60,7 @@ def _exported_works(workload: Workload, accelerator: Accelerator) -> tuple[dict[
     """The scoring of the workload by each graph that can be made, and a line for each format that cannot be made."""
     works: dict[str, Work] = {}
     notes: list[str] = []
-    for form in FORMATS:
+    for form in WRITERS:
         try:
             check_packages(form, True)
             for precision in ("float32", "int8"):

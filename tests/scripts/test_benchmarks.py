@@ -16,8 +16,8 @@ from rerank.serving.metrics import Metrics
 from rerank.serving.search_page import Searches
 from rerank.serving.server import address_of, open_socket, running
 from rerank.utils.errors import UserError
+from scripts.benchmarks import embedding, scoring, search, serving_load, timing, training
 from scripts.benchmarks import losses as bench_losses
-from scripts.benchmarks import scoring, search, serving_load, timing, training
 from scripts.benchmarks.commands import main
 from scripts.benchmarks.memory import in_fresh_process
 from scripts.benchmarks.timing import interleaved, ratio
@@ -94,6 +94,14 @@ def test_exports(rows_of, encoder_folder):
     rows, _ = rows_of("exports", "--encoder", encoder_folder, "--documents", 8, "--rounds", 1)
     graphs = [f"exported, {form}, {precision}" for form in ("onnx", "openvino") for precision in ("float32", "int8")]
     assert list(rows) == ["rerank", *graphs]
+
+
+def test_embedding(rows_of):
+    rows, _ = rows_of("embedding", "--encoder", "small", "--documents", 2, "--rounds", 1)
+    names = ["rerank, float32", "rerank, bf16", *(f"encode, batch {size}" for size in embedding.BATCHES)]
+    assert list(rows) == [f"{name}, {kind} documents" for kind in embedding.LONGEST for name in names]
+    assert all(row["documents/CPU s"] > 0 and row["× encode"] > 0 for row in rows.values())
+    assert rows["rerank, float32, long documents"]["difference"] < 1e-5
 
 
 def test_training(rows_of, encoder_folder):
