@@ -28,7 +28,7 @@ def is_faster(layer):
 def test_values_and_gradients_are_those_in_float64(shape, bias, gain):
     gain(2.0)
     torch.manual_seed(0)
-    layer, x = nn.Linear(12, 5, bias=bias), torch.randn(shape, requires_grad=True)
+    layer, x = nn.Linear(12, 5, bias=bias), torch.randn(*shape[:-1], 24)[..., ::2].requires_grad_()
     exact, exact_x = copy.deepcopy(layer).double(), x.detach().double().requires_grad_()
     take_faster_products(layer)
     assert is_faster(layer)

@@ -93,7 +93,7 @@ def test_exports(rows_of, encoder_folder):
     pytest.importorskip("nncf")
     rows, _ = rows_of("exports", "--encoder", encoder_folder, "--documents", 8, "--rounds", 1)
     graphs = [f"exported, {form}, {precision}" for form in ("onnx", "openvino") for precision in ("float32", "int8")]
-    assert list(rows) == ["rerank", *graphs]
+    assert list(rows) == [scoring.OURS, scoring.EXACT, *graphs]
 
 
 def test_embedding(rows_of):
