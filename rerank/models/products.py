@@ -24,17 +24,17 @@ ROWS, COLUMNS = 128, 768  # of the matrices that are multiplied: 0.15 Gflop
 @functools.cache
 def bf16_gain() -> float:
     """How many times as fast as in float32 a thread of the CPU multiplies matrices in bf16; it takes about 0.1 s."""
-    return _gain(lambda a, b: a @ b, lambda a, b: a @ b, torch.bfloat16)
+    return _gain(torch.matmul, torch.bfloat16)
 
 
 @functools.cache
 def onednn_gain() -> float:
     """How many times as fast as torch by itself oneDNN multiplies float32 matrices; 0 if this torch is without it."""
-    return _gain(lambda a, b: a @ b, multiply, torch.float32) if torch.backends.mkldnn.is_available() else 0.0
+    return _gain(multiply, torch.float32) if torch.backends.mkldnn.is_available() else 0.0
 
 
-def _gain(usual: Callable[..., Tensor], other: Callable[..., Tensor], dtype: torch.dtype) -> float:
-    """How many times as fast as a usual product in float32 another one is.
+def _gain(multiply: Callable[[Tensor, Tensor], Tensor], dtype: torch.dtype) -> float:
+    """How many times as fast as torch's product in float32 another one is.
 
     The times are those that the thread computes, so other work on the machine does not change which is faster.
     """
@@ -44,7 +44,7 @@ def _gain(usual: Callable[..., Tensor], other: Callable[..., Tensor], dtype: tor
         with torch.inference_mode():
             factors = [
                 (product, torch.ones(ROWS, COLUMNS, dtype=kind), torch.ones(COLUMNS, COLUMNS, dtype=kind))
-                for product, kind in ((usual, torch.float32), (other, dtype))
+                for product, kind in ((torch.matmul, torch.float32), (multiply, dtype))
             ]
             seconds = [float("inf")] * 2
             for number in range(10):  # the first one chooses kernels

@@ -54,9 +54,9 @@ def vectors_folder(encoder: "BiEncoder", collection: Collection, folder: Collect
 
 @dataclass(frozen=True)
 class Compared:
-    """A query's (tokens, dimensions) vectors, the (tokens,) weights of these, and its scores so far, by document.
+    """What documents are compared with: the tokens of a query, or the groups of another document's tokens.
 
-    Or those of what a document is about.
+    `vectors` are (tokens, dimensions), `weights` (tokens,); `scores` has the score of each document compared so far.
     """
 
     vectors: np.ndarray
@@ -97,9 +97,9 @@ class LateInteraction:
         return self._scores(("query", query), encode, doc_ids, keep)
 
     def similarities(self, doc_id: str, doc_ids: Sequence[str], keep: bool = False) -> list[float]:
-        """The same of what a document is about; 0 for an encoder that is trained for late interaction.
+        """The weighted MaxSim of the groups of a document's tokens and each of some documents, which were added.
 
-        See `rerank.models.late_interaction.groups_of_tokens`.
+        0 for an encoder that is trained for late interaction. See `rerank.models.late_interaction.groups_of_tokens`.
         """
         from rerank.models.late_interaction import groups_of_tokens
 

@@ -5,11 +5,10 @@
 The stage `features` adds a weighted sum of the stages' scores, standardised by query, to that of the last one; its
 weights are 0 at first. A row has, for a loss and a number of documents of a query, the mean of five parts and some
 seeds, which order the queries, and the p-value of a paired t-test against the last stage below; the share of the
-absolute gradient that the first 20 documents have at the start; and the cosine of the first step with the one that
-raises all weights alike, which changes the scale of the scores and not their order; and what a first step of length 0.3
-adds to the mean. A row "chosen" has, for each part,
-the hyperparameters and the number of documents of this loss that are best on the other parts, by weights that learned
-from neither. What is in the folder is not fitted again.
+absolute gradient that the first 20 documents have at the start; the cosine of the first step with the one that raises
+all weights alike, which changes the scale of the scores and not their order; and what a first step of length 0.3 adds
+to the mean. A row "chosen" takes, for each part, the hyperparameters and the number of documents that are best on the
+other parts, with weights that learned from neither. What is in the folder is not fitted again.
 """
 
 import argparse
