@@ -16,7 +16,8 @@ from rerank.batches.batch import Packed
 from rerank.data.splitting import OffsetTokenizer, equal_passages, open_offset_tokenizer
 from rerank.models.encoder import positions
 from rerank.models.encoder_inputs import packed, padded
-from rerank.models.gpu import FARTHEST, Precision, choose_precision, usable_device
+from rerank.models.fused import kernel_error, use_kernels
+from rerank.models.gpu import AUTOCAST, FARTHEST, Precision, choose_precision, has_flash_attention, usable_device
 from rerank.models.hub import CheckpointConfig, bi_encoder_hash, encoder_folder, quiet_transformers
 from rerank.models.packed_attention import IMPLEMENTATION, UnsupportedAttentionError, register_attention
 from rerank.models.packing import PROBE_LENGTHS, TOLERANCE, probe_passages, relative_difference
@@ -26,7 +27,8 @@ from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
 
 MODULES_FILE = "modules.json"
-TOKENS_AT_ONCE = 2**12  # in a forward pass, padding included: 16 passages of 256 tokens
+TOKENS_AT_ONCE = {"cpu": 2**12, "cuda": 2**15}
+"""Tokens of a forward pass, padding included: 16 and 128 passages of 256 tokens."""
 
 TAKEN = {"input_ids", "attention_mask", "token_type_ids", "return_dict"}  # by a forward pass without padding
 
@@ -56,7 +58,7 @@ class BiEncoder:
 
         Its own files state pooling, normalisation, prompts and similarity. A folder without them, as of a plain
         encoder, gets the mean of the tokens' vectors and the cosine, which is logged. `device` and `precision` are as
-        in `Reranker.load`; on a GPU vectors are computed in float32. Raises UserError if it cannot be found or opened,
+        in `Reranker.load`. Raises UserError if it cannot be found or opened,
         or is a cross-encoder.
         """
         from sentence_transformers import SentenceTransformer
@@ -103,7 +105,8 @@ class BiEncoder:
         return equal_passages(text, self.tokenizer, self.max_tokens)
 
     def _settings(self) -> dict[str, Any]:
-        size = max(1, TOKENS_AT_ONCE // (self.model.max_seq_length or TOKENS_AT_ONCE))
+        tokens = TOKENS_AT_ONCE.get(self.model.device.type, TOKENS_AT_ONCE["cpu"])
+        size = max(1, tokens // (self.model.max_seq_length or tokens))
         return {"batch_size": size, "show_progress_bar": False, "convert_to_numpy": True}
 
 
@@ -149,28 +152,35 @@ def open_model(kind: Any, name: str, device: str, precision: Precision) -> Any:
             f"encoder {name}: sentence-transformers cannot open {folder}: {reason[:300]}; download or save it again, "
             "or choose another"
         ) from error
-    if model.device.type == "cpu":
+    if model.device.type in TOKENS_AT_ONCE:
         _quicken(model, precision)
     return model
 
 
-def _quicken(model: torch.nn.Module, precision: Precision) -> None:
-    """Makes the encoder of a model on the CPU compute in `precision`, and leave padding out.
+def _quicken(model: Any, precision: Precision) -> None:
+    """Makes the encoder of a model on a CPU or a CUDA GPU compute in `precision`, and leave padding out.
 
-    "auto" is bf16 where the processor multiplies it faster, for an encoder that is not SMALL and whose vectors stay the
-    same but for rounding. In bf16 sums of residuals, layer norms and pooling are float32. Raises UserError for a
-    precision that CPUs do not have.
+    "auto" is half precision where the device multiplies it faster, for an encoder that is not SMALL and whose vectors
+    stay the same but for rounding. In it, sums of residuals, layer norms and pooling are float32 (on a GPU the sums of
+    BERT's layout are rounded once: see `rerank.models.kernels`). On a GPU an encoder in float32 stays as it is. Raises
+    UserError for a precision that the device does not have.
     """
     from transformers import PreTrainedModel
 
-    chosen = choose_precision(precision, torch.device("cpu"), "precision")
+    device: torch.device = model.device
+    half = AUTOCAST.get(choose_precision(precision, device, "precision"))
     body: Any = next((module for module in model.modules() if isinstance(module, PreTrainedModel)), None)
-    if body is not None and chosen == "bf16" and (precision != "auto" or _gains_in_bf16(body)):
-        body.forward = _in_bf16(body, _without_padding(body))
-    elif body is not None:
-        take_faster_products(body)
-        body.forward = _without_padding(body)
-    for module in model.modules():
+    if body is not None and (device.type == "cpu" or half):
+        expected = _vectors(body, body.forward)
+        if device.type == "cuda" and not kernel_error(device):
+            use_kernels(body)
+        forward = _without_padding(body)
+        if half and (precision != "auto" or _gains(body, forward, expected, half)):
+            body.forward = _in_half(body, forward, half)
+        elif device.type == "cpu":
+            take_faster_products(body)
+            body.forward = forward
+    for module in model.modules() if device.type == "cpu" else ():
         if type(module) is torch.nn.Linear:  # as a product reads it in memory: a short query takes a fifth less time
             module.weight.data = module.weight.data.t().contiguous().t()
 
@@ -182,6 +192,7 @@ def _without_padding(body: Any) -> Callable[..., Any]:
     ways; an encoder whose vectors differ, as one whose attention is its own, keeps its own forward pass.
     """
     own: Callable[..., Any] = body.forward
+    flash = has_flash_attention(body.device)
     first_position, takes_positions = positions(body)[1], "position_ids" in inspect.signature(own).parameters
     if not takes_positions or not getattr(body, "_supports_attention_backend", False):
         return own
@@ -194,7 +205,7 @@ def _without_padding(body: Any) -> Callable[..., Any]:
         offsets = torch.cat([real.new_zeros(1, dtype=torch.int64), real.sum(1).cumsum(0)])
         types = None if types is None else types[real]
         inputs = Packed(given["input_ids"][real], types, offsets, torch.arange(len(real)))
-        out = own(**packed(inputs, first_position, flash=False)[0])
+        out = own(**packed(inputs, first_position, flash)[0])
         hidden = out.last_hidden_state[0]
         grid = hidden.new_zeros(*real.shape, hidden.shape[-1])
         grid[real] = hidden
@@ -210,35 +221,35 @@ def _without_padding(body: Any) -> Callable[..., Any]:
     return own
 
 
-def _gains_in_bf16(body: Any) -> bool:
-    """Whether a model is large enough to gain, and its vectors are those in float32 but for rounding."""
+def _gains(body: Any, forward: Callable[..., Any], expected: Tensor, half: torch.dtype) -> bool:
+    """Whether a model is large enough to gain from a type, and its vectors are those in float32 but for rounding."""
     if sum(weight.numel() for weight in body.parameters()) < SMALL:
         return False
-    expected = _vectors(body, body.forward)
-    with torch.autocast("cpu", torch.bfloat16):
-        return relative_difference(expected, _vectors(body, body.forward)) <= FARTHEST
+    with torch.autocast(body.device.type, half):
+        return relative_difference(expected, _vectors(body, forward)) <= FARTHEST
 
 
-def _in_bf16(body: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
-    """The forward pass within autocast, with the linear layers' weights in bf16, so that no call casts them."""
+def _in_half(body: Any, forward: Callable[..., Any], half: torch.dtype) -> Callable[..., Any]:
+    """The forward pass within autocast, with the linear layers' weights in its type, so that no call casts them."""
     for module in body.modules():
         if type(module) is torch.nn.Linear:
-            module.to(torch.bfloat16)
+            module.to(half)
 
     @functools.wraps(forward)
-    def in_bf16(*arguments: Any, **others: Any) -> Any:
-        with torch.autocast("cpu", torch.bfloat16):
+    def in_half(*arguments: Any, **others: Any) -> Any:
+        with torch.autocast(body.device.type, half):
             out = forward(*arguments, **others)
         out.last_hidden_state = out.last_hidden_state.float()
         return out
 
-    return in_bf16
+    return in_half
 
 
 @torch.inference_mode()
 def _vectors(body: Any, forward: Callable[..., Any]) -> Tensor:
     """(tokens, hidden) vectors of a few texts, which are padded."""
     vocab_size, pad_id = body.get_input_embeddings().num_embeddings, body.config.get_text_config().pad_token_id or 0
-    inputs, _ = padded(probe_passages(pad_id, vocab_size, positions(body)[0], PROBE_LENGTHS), pad_id)
+    passages = probe_passages(pad_id, vocab_size, positions(body)[0], PROBE_LENGTHS)
+    inputs, _ = padded(passages.to(body.device), pad_id)
     vectors: Tensor = forward(**inputs).last_hidden_state[inputs["attention_mask"].bool()].float()
     return vectors

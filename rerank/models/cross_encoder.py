@@ -12,11 +12,14 @@ from rerank.config import EncoderSettings
 from rerank.models.dropout import seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder
 from rerank.models.encoder_inputs import bucket_by_length, device_offsets, packed, padded
+from rerank.models.fused import kernel_error, use_kernels, use_operations
 from rerank.models.gpu import FARTHEST, Autocast, has_flash_attention
 from rerank.models.heads import Float32Linear
 from rerank.models.packing import pack, packing_error, rounding_error
 from rerank.models.pooling import POOLINGS
 from rerank.models.products import SMALL, take_faster_products
+
+NO_KERNELS = "dropout and norms take torch's own operations on"
 
 
 class CrossEncoder(nn.Module):
@@ -54,21 +57,31 @@ class CrossEncoder(nn.Module):
 
         On a CPU a model that is SMALL, or whose values differ too much from those in float32, computes in float32 if
         the precision is the choice of `auto` (`chosen`). On a GPU packed passages go through FlashAttention where it
-        runs; they are compared with padded ones in the precision of `autocast`. If they differ, attention runs in
-        groups of passages (SDPA), and if those differ too, passages are padded. Returns a line for each way that was
-        tried and is not taken.
+        runs, and kernels of our own do dropout and norms; they are compared with padded ones in the precision of
+        `autocast`. If they differ, torch's operations take the place of our kernels, or attention runs in groups of
+        passages (SDPA); if those differ too, passages are padded. Returns a line for each way that was tried and is not
+        taken.
         """
         self.to(device)
         self.in_float32 = False
+        use_operations(self)
         if device.type == "cpu":
             return self._place_on_cpu(autocast, chosen)
-        if self.is_padded:
-            return []
         lines = []
+        kernels = device.type == "cuda" and not (reason := kernel_error(device))
+        if kernels:
+            use_kernels(self)
+        elif device.type == "cuda":
+            lines.append(f"{NO_KERNELS} {device}: {reason}")
+        if self.is_padded:
+            return lines
         if has_flash_attention(device):
             self.flash = True
             if not (reason := packing_error(self, autocast)):
-                return []
+                return lines
+            use_operations(self)
+            if kernels and not packing_error(self, autocast):
+                return [f"{NO_KERNELS} {device}: {reason}"]
             lines.append(f"FlashAttention is not used on {device}: {reason}")
         self.flash = False
         if reason := packing_error(self, autocast):

@@ -5,7 +5,7 @@ caching, which runs each passage twice, drops the same values both times.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -40,7 +40,8 @@ class SeededDropout(nn.Module):
     """nn.Dropout whose mask is a hash of the token's key, the layer's number and the column; inactive in evaluation.
 
     It takes (…, tokens, hidden), (passages, 1, hidden), (passages, hidden), or attention weights (passages, heads,
-    tokens, tokens). Values of no single passage (DeBERTa's relative positions) use the first passage's key.
+    tokens, tokens). Values of no single passage (DeBERTa's relative positions) use the first passage's key. `drop`
+    does the work; a GPU has one of its own, with the same result (see `rerank.models.kernels`).
     """
 
     def __init__(self, p: float, number: int, keys: DropoutKeys) -> None:
@@ -48,17 +49,14 @@ class SeededDropout(nn.Module):
         self.p = p
         self.keys = keys
         self.layer_key = number * ODD[1] % 2**31
+        self.drop: Callable[[Tensor, Tensor, int, float], Tensor] = drop_by_operations
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
-        rows = _hash(self._rows(x) + self.layer_key)
-        column = torch.arange(x.shape[-1], dtype=torch.int32, device=x.device) * ODD[2]
-        keep = _hash(torch.add(rows[..., None], _hash(column))) >= int(self.p * 2**31)
-        dropped: Tensor = _ApplyMask.apply(x, keep, self.p)
-        return dropped
+        return self.drop(x, self.row_keys(x), self.layer_key, self.p)
 
-    def _rows(self, x: Tensor) -> Tensor:
+    def row_keys(self, x: Tensor) -> Tensor:
         """The int32 keys of the rows of x."""
         tokens, firsts = self.keys.tokens, self.keys.firsts
         if tokens is None or firsts is None:
@@ -97,6 +95,15 @@ def _hash(bits: Tensor) -> Tensor:
     shifted = bits >> 15
     bits.bitwise_xor_(shifted).mul_(ODD[1])
     return bits.bitwise_xor_(torch.bitwise_right_shift(bits, 12, out=shifted))
+
+
+def drop_by_operations(x: Tensor, keys: Tensor, layer_key: int, p: float) -> Tensor:
+    """x, (…, columns), times 1 / (1 - p) where the hash of a row's key, `keys` (…) int32, keeps the column; else 0."""
+    rows = _hash(keys + layer_key)
+    column = torch.arange(x.shape[-1], dtype=torch.int32, device=x.device) * ODD[2]
+    keep = _hash(torch.add(rows[..., None], _hash(column))) >= int(p * 2**31)
+    dropped: Tensor = _ApplyMask.apply(x, keep, p)
+    return dropped
 
 
 class _ApplyMask(torch.autograd.Function):

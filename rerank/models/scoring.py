@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -89,38 +89,52 @@ def score_chunks(
     what: str = "scoring",
     show: bool = True,
 ) -> Iterator[tuple[Pairs, PairScores]]:
-    """Yields each chunk with its scores; the next chunk's passages are built while the model works."""
+    """Yields each chunk with its scores; the next chunk's passages are built while the model works.
+
+    The scores of a chunk are waited for when a GPU has been given the next one.
+    """
     model.eval()
+    before: tuple[Pairs, Callable[[], PairScores]] | None = None
     with autocast():  # around all chunks: weights are cast once, which inference_mode would not allow
         for chunk, inputs in progress(prefetch(chunks, builder), len(chunks), what, show=show):
             with torch.no_grad():  # not around the yield, where the caller may do anything
-                scores = document_scores(model, inputs, device, autocast, budget)
-            yield chunk, scores
+                scores = start_scoring(model, inputs, device, autocast, budget)
+            if before is not None:
+                yield before[0], before[1]()
+            before = chunk, scores
+    if before is not None:
+        yield before[0], before[1]()
 
 
-def document_scores(
+def start_scoring(
     model: Any, inputs: Packed, device: torch.device, autocast: Autocast, budget: TokenBudget
-) -> PairScores:
-    """The scores of the documents that these passages are of."""
-    scores = passage_scores(model, inputs, device, autocast, budget)
-    pooled: torch.Tensor = model.pool(scores, inputs.documents)
-    passages = scores.split(inputs.documents.bincount().tolist())
-    return PairScores(pooled.numpy(), np.array([(int(part.argmax()), len(part)) for part in passages]))
+) -> Callable[[], PairScores]:
+    """Computes the scores of the documents of these passages; the result waits for a GPU, and gives them."""
+    scores = start_passages(model, inputs, device, autocast, budget)
+
+    def of_documents() -> PairScores:
+        found = scores()
+        pooled: torch.Tensor = model.pool(found, inputs.documents)
+        passages = found.split(inputs.documents.bincount().tolist())
+        return PairScores(pooled.numpy(), np.array([(int(part.argmax()), len(part)) for part in passages]))
+
+    return of_documents
 
 
-def passage_scores(
+def start_passages(
     model: Any, inputs: Packed, device: torch.device, autocast: Autocast, budget: TokenBudget
-) -> torch.Tensor:
-    """(passages,) float32 scores on the CPU, computed in micro-batches that fit the budget."""
+) -> Callable[[], torch.Tensor]:
+    """As `start_scoring`, but (passages,) float32 scores, on the CPU; in micro-batches that fit the budget."""
     lengths = inputs.lengths()
 
-    def score_within(tokens: int) -> torch.Tensor:
+    def score_within(tokens: int) -> tuple[torch.Tensor, list[list[int]]]:
         groups = make_microbatches(lengths, tokens, model.is_padded)
         with autocast():
             scores = [model(inputs.take(group).to(device)) for group in groups]
-        return restore_order(torch.cat(scores).float().cpu(), groups)
+        return torch.cat(scores).float(), groups
 
-    return budget.run(score_within, max(lengths))
+    scores, groups = budget.run(score_within, max(lengths))
+    return lambda: restore_order(scores.cpu(), groups)
 
 
 def make_run(candidates: Sequence[Candidates], scores: Mapping[tuple[str, str], float], weight: float) -> Run:
@@ -220,7 +234,7 @@ class TextScorer:
 
     def score_packed(self, inputs: Packed) -> PairScores:
         """The scores of the documents of passages that a builder made; to be called within `scoring`."""
-        return document_scores(self.model, inputs, self.device, self._autocast, self.budget)
+        return start_scoring(self.model, inputs, self.device, self._autocast, self.budget)()
 
     def passage_span(self, text: str, number: int, of: int) -> tuple[int, int]:
         """Where passage `number` of the `of` passages of a text begins and ends, in characters."""

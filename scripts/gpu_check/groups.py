@@ -11,6 +11,7 @@ from scripts.gpu_check.rows import Row, at_most
 from scripts.gpu_check.setting import Setting
 
 GROUPS = {
+    "kernels": 40,
     "scores": 100,
     "gradients": 110,
     "memory": 45,

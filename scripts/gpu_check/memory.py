@@ -90,11 +90,12 @@ def short_of_memory(work: Work, tokens: int, model: nn.Module, device: torch.dev
     small, large = (_reserved(lambda n=n: work(TokenBudget(n)), device) for n in (tokens // SHARE, tokens))
     cap = (small + large) // 2
     torch.cuda.empty_cache()
-    torch.cuda.set_per_process_memory_fraction(cap / torch.cuda.get_device_properties(device).total_memory, device)
+    card = torch.cuda.current_device() if device.index is None else device.index
+    torch.cuda.set_per_process_memory_fraction(cap / torch.cuda.get_device_properties(card).total_memory, card)
     try:
         yield f"cap of {cap / 1e6:,.0f} MB"
     finally:
-        torch.cuda.set_per_process_memory_fraction(1.0, device)
+        torch.cuda.set_per_process_memory_fraction(1.0, card)
 
 
 def _reserved(work: Callable[[], Any], device: torch.device) -> int:

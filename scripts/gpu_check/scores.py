@@ -8,7 +8,7 @@ from rerank.batches.batch import Packed
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.encoder_inputs import padded
 from rerank.models.memory import open_budget
-from rerank.models.scoring import pairs_of, passage_scores, score_candidates
+from rerank.models.scoring import pairs_of, score_candidates, start_passages
 from scripts.benchmarks.workload import Workload, on_device
 from scripts.gpu_check.rows import Row, at_most
 from scripts.gpu_check.setting import (
@@ -47,7 +47,7 @@ def _compared(setting: Setting, name: str, workload: Workload, precision: str, e
         inputs = workload.builder(pairs_of(workload.candidates))
         body = AutoModel.from_pretrained(workload.folder, attn_implementation="sdpa").to(device).eval()
         with torch.inference_mode():
-            packed = passage_scores(model, inputs, device, accelerator.autocast, budget)
+            packed = start_passages(model, inputs, device, accelerator.autocast, budget)()
             with accelerator.autocast():
                 padded = _padded_scores(body, model, inputs, device)
     what, bound = f"{name}, {precision}: difference / spread", SCORE_BOUNDS[precision]

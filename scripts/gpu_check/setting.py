@@ -18,7 +18,7 @@ from rerank.data.tokens import make_store
 from rerank.data.types import Candidates, Run
 from rerank.models.gpu import Precision
 from rerank.models.scoring import pairs_of
-from rerank.training.device import open_accelerator, precision_of
+from rerank.training.device import kept_torch_settings, open_accelerator, precision_of
 from scripts.benchmarks.workload import SHAPES, Workload, make_encoder, make_workload
 
 TINY = "tiny"
@@ -88,7 +88,7 @@ class Setting:
 
 
 @contextmanager
-def opened(setting: Setting, precision: str = "") -> Iterator[Accelerator]:
+def opened(setting: Setting, precision: str = "", deterministic: bool = False) -> Iterator[Accelerator]:
     """The device in a precision, by default that of a run; float32 products are not rounded to TF32.
 
     accelerate keeps the precision of the first accelerator of a process, so its state is put aside within the block.
@@ -97,16 +97,16 @@ def opened(setting: Setting, precision: str = "") -> Iterator[Accelerator]:
     before = [dict(state) for state in states]
     for state in states:
         state.clear()
-    tf32 = torch.backends.cuda.matmul.fp32_precision
+    chosen = TrainingSettings(
+        precision=precision or setting.precision, device=setting.device, deterministic=deterministic
+    )
     try:
-        accelerator = open_accelerator(
-            TrainingSettings(precision=precision or setting.precision, device=setting.device)
-        )
-        if precision == FLOAT32:
-            torch.backends.cuda.matmul.fp32_precision = "ieee"
-        yield accelerator
+        with kept_torch_settings():
+            accelerator = open_accelerator(chosen)
+            if precision == FLOAT32:
+                torch.backends.cuda.matmul.fp32_precision = "ieee"
+            yield accelerator
     finally:
-        torch.backends.cuda.matmul.fp32_precision = tf32
         for state, content in zip(states, before, strict=True):
             state.clear()
             state.update(content)

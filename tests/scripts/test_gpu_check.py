@@ -120,7 +120,7 @@ def plant_error(monkeypatch):
     def broken(*arguments, **named):
         raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore")
 
-    monkeypatch.setattr(scores, "passage_scores", broken)
+    monkeypatch.setattr(scores, "start_passages", broken)
 
 
 @pytest.mark.parametrize(
@@ -153,6 +153,7 @@ def test_on_cuda_memory_is_capped_between_the_small_and_the_whole_work(monkeypat
         "empty_cache": lambda: None,
         "reset_peak_memory_stats": lambda device: held.__setitem__(0, 0),
         "max_memory_reserved": lambda device: held[0],
+        "current_device": lambda: 0,
         "get_device_properties": lambda device: SimpleNamespace(total_memory=1000),
         "set_per_process_memory_fraction": lambda fraction, device: caps.append(fraction),
     }

@@ -11,7 +11,7 @@ from rerank.batches.batch import make_batch
 from rerank.losses import LOSSES, hinge
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.memory import TokenBudget
-from rerank.models.scoring import passage_scores
+from rerank.models.scoring import start_passages
 from rerank.training.gradients import accumulate_gradient
 from tests.support.bare_device import DEVICE, BareDevice
 from tests.support.small_world import WORDS, make_inputs, make_lists
@@ -43,7 +43,7 @@ def test_a_step_and_a_scoring_pass_have_no_float64(kind, tmp_path, monkeypatch):
     assert all(parameter.grad.device == DEVICE for parameter in model.parameters() if parameter.grad is not None)
     inputs = batch.inputs._replace(seeds=None)
     with torch.no_grad(), device:
-        scores = passage_scores(model.eval(), inputs, DEVICE, contextlib.nullcontext, TokenBudget(200))
+        scores = start_passages(model.eval(), inputs, DEVICE, contextlib.nullcontext, TokenBudget(200))()
     assert scores.device.type == "cpu"
     assert (len(scores), scores.dtype) == (len(inputs.lengths()), torch.float32)
     assert not device.doubles
@@ -56,7 +56,7 @@ def test_a_step_and_a_scoring_pass_wait_once_and_copy_their_inputs_alone(tmp_pat
         accumulate_gradient(model, batch, hinge, 1 / 2, BARE, TokenBudget(10**6))
     inputs = batch.inputs._replace(seeds=None)
     with torch.no_grad(), BareDevice(item=5) as scoring:
-        passage_scores(model.eval(), inputs, DEVICE, contextlib.nullcontext, TokenBudget(10**6))
+        start_passages(model.eval(), inputs, DEVICE, contextlib.nullcontext, TokenBudget(10**6))()
     assert (step.copies, step.waits) == (6, 1)
     assert (scoring.copies, scoring.waits) == (4, 1)
     assert scoring.operations["aten::addmm"] == 2 * (4 + 2) + 1  # of two layers and the head

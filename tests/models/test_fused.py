@@ -1,0 +1,82 @@
+"""Where the kernels of a GPU are called; stand-ins compute their results with torch's operations on the CPU."""
+
+import sys
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from rerank.models.dropout import drop_by_operations
+from rerank.models.fused import kernel_error, use_kernels, use_operations
+from tests.models.tiny import open_tiny
+from tests.support.small_world import make_texts
+from tests.support.tiny_encoders import make_cross_encoder, make_encoder
+
+TEXTS = make_texts({f"d{i}": length for i, length in enumerate([0, 5, 20, 60, 90])})
+BF16 = partial(torch.autocast, "cpu", torch.bfloat16)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The stand-ins' calls, by name."""
+    made = []
+
+    def drop(x, keys, layer_key, p):
+        made.append("drop")
+        return drop_by_operations(x, keys, layer_key, p)
+
+    def drop_add_norm(x, residual, weight, bias, keys, layer_key, p, epsilon):
+        made.append("drop_add_norm")
+        total = x.float() if keys is None else drop_by_operations(x.float(), keys, layer_key, p)
+        return F.layer_norm(total + residual.float(), weight.shape, weight, bias, epsilon).to(x.dtype)
+
+    kernels = SimpleNamespace(Drop=SimpleNamespace(apply=drop), DropAddNorm=SimpleNamespace(apply=drop_add_norm))
+    monkeypatch.setitem(sys.modules, "rerank.models.kernels", kernels)
+    return made
+
+
+def scores_and_gradient(model, inputs):
+    model.zero_grad()
+    scores = model(inputs)
+    scores.sum().backward()
+    return scores.detach(), torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+
+@pytest.mark.parametrize(("make", "kind"), [(make_encoder, "bert"), (make_cross_encoder, "electra")])
+def test_in_bf16_each_layer_of_bert_ends_with_kernels_and_trains_alike(make, kind, tmp_path, calls):
+    model, _, inputs_of = open_tiny(tmp_path, TEXTS, kind, make, larger=True)
+    inputs = inputs_of([("q", doc_id) for doc_id in TEXTS]).seeded(torch.arange(len(TEXTS)))
+    with BF16():
+        expected = scores_and_gradient(model.train(), inputs)
+        use_kernels(model)
+        found = scores_and_gradient(model, inputs)
+    layers = model.encoder.config.num_hidden_layers
+    assert calls.count("drop_add_norm") == 2 * layers
+    assert calls.count("drop") >= 1  # of the embeddings
+    for one, other in zip(found, expected, strict=True):
+        assert (one - other).norm() < 0.05 * other.norm()
+    use_operations(model)
+    with BF16():
+        assert torch.equal(model(inputs), expected[0])
+    assert calls.count("drop_add_norm") == 2 * layers
+
+
+def test_in_float32_norms_are_torchs_own(tmp_path, calls):
+    model, _, inputs_of = open_tiny(tmp_path, TEXTS, "bert")
+    inputs = inputs_of([("q", doc_id) for doc_id in TEXTS]).seeded(torch.arange(len(TEXTS)))
+    expected = model.train()(inputs)
+    use_kernels(model)
+    assert torch.equal(model(inputs), expected)
+    assert set(calls) == {"drop"}
+
+
+def test_kernels_that_do_not_run_or_drop_other_values_are_not_used(calls, monkeypatch):
+    device = torch.device("cpu")
+    assert kernel_error.__wrapped__(device) == ""
+    wrong = SimpleNamespace(apply=lambda x, *others: x)
+    monkeypatch.setattr(sys.modules["rerank.models.kernels"], "Drop", wrong)
+    assert kernel_error.__wrapped__(device) == "a kernel of Triton drops other values than torch's operations"
+    monkeypatch.setitem(sys.modules, "rerank.models.kernels", None)
+    assert "rerank.models.kernels" in kernel_error.__wrapped__(device)
