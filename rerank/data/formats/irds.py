@@ -26,7 +26,6 @@ ENDS = {"train": ("train", "training"), "valid": ("dev", "valid", "val", "valida
 """How the ids of the parts of a split end."""
 
 
-@functools.cache
 def library() -> Any:
     """The module ir_datasets."""
     import ir_datasets
