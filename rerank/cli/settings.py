@@ -3,7 +3,7 @@
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -56,15 +56,14 @@ class CommandWithSettings:
         signature = inspect.signature(self.function)
         own = [parameter for parameter in signature.parameters.values() if parameter.name != "config"]
         file = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigFile)
-        return signature.replace(parameters=[*own, file, *self._settings().values()])
+        return signature.replace(parameters=[*own, file, *self._settings()])
 
-    def _settings(self) -> dict[str, inspect.Parameter]:
-        """The parameters of the settings by section__key, with the flags and the defaults of this command.
+    def _settings(self) -> Iterator[inspect.Parameter]:
+        """The parameters of the settings, with the flags and the defaults of this command.
 
         The first screen of the help shows those with a short flag.
         """
         often = Group("settings", help="Those that are set often. More: --help all.", sort_key=1)
-        chosen = {}
         for section, key, parameter in parameters():
             name = f"{section}.{key}"
             if section in self.names or name in self.names:
@@ -74,8 +73,7 @@ class CommandWithSettings:
                     short = _short_flags(parameter)
                     shown = Parameter(name=short, alias=(), group=often) if short else Parameter(show=False)
                     parameter = _annotated(parameter, shown)
-                chosen[parameter.name] = parameter.replace(default=self.defaults.get(name, parameter.default))
-        return chosen
+                yield parameter.replace(default=self.defaults.get(name, parameter.default))
 
 
 def _annotated(parameter: inspect.Parameter, about: Parameter) -> inspect.Parameter:

@@ -183,5 +183,4 @@ def new_file(path: str | Path) -> Iterator[IO[bytes]]:
 
 def _write(path: str | Path, texts: Iterable[str]) -> None:
     with new_file(path) as out:
-        for text in texts:
-            out.write(text.encode())
+        out.writelines(text.encode() for text in texts)

@@ -115,10 +115,8 @@ def rescore(
         expect_text(config.collection.source)
     if run:
         check_file("run", run)
-    if here:
-        accelerator = open_accelerator(config.training)
-    else:
-        accelerator = open_accelerator(TrainingSettings(device="cpu"))  # this process scores nothing
+    accelerator = open_accelerator(config.training if here else TrainingSettings(device="cpu"))
+    if not here:  # this process scores nothing
         expect_one_process(accelerator, f"--on {engine}:")
     scoring = open_scoring(config, checkpoint, run, accelerator)
     plan = _plan(scoring, out, parts)

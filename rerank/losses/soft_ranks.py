@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rerank.losses.inputs import by_score, check_positive, mask_scores
-from rerank.losses.metrics import Metric, discount, gain, ideal_dcg
+from rerank.losses.metrics import Metric, discount, gain, normaliser
 
 ROWS = 210
 """Documents in a tile: a tile of 1,251 columns still fits into the cache, and there are few calls."""
@@ -66,14 +66,12 @@ def metric_from_soft_ranks(
     relevant = (labels >= 1) & mask
     if name == "ap":
         relevant_ranks = approx_soft_ranks(-soft_ranks, relevant, beta)
-        return (relevant_ranks / soft_ranks.masked_fill(~relevant, 1)).sum(dim=1) / relevant.sum(dim=1).clamp_min(1)
+        return (relevant_ranks / soft_ranks.masked_fill(~relevant, 1)).sum(dim=1) / normaliser(labels, metric)
     soft_ranks = soft_ranks.masked_fill(~mask, 1)
-    within = torch.ones_like(soft_ranks)
+    terms = relevant if name == "p" else gain(labels) * discount(soft_ranks)
     if cutoff is not None:
-        within = torch.sigmoid(beta * (cutoff + cutoff_offset - soft_ranks))
-    if name == "p" and cutoff is not None:
-        return (relevant * within).sum(dim=1) / cutoff
-    return (gain(labels) * discount(soft_ranks) * within).sum(dim=1) / ideal_dcg(labels, cutoff)
+        terms = terms * torch.sigmoid(beta * (cutoff + cutoff_offset - soft_ranks))
+    return terms.sum(dim=1) / normaliser(labels, metric)
 
 
 @torch.no_grad()

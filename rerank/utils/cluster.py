@@ -141,8 +141,7 @@ def _run_all(work: Work, jobs: Sequence[bytes]) -> Generator[tuple[int, str]]:
     """Yields the number and the error of each job when it has ended; an interrupt is handed on to the jobs."""
     import ray
 
-    options: dict[str, Any] = {"max_retries": RETRIES, **_share(work)}
-    task = ray.remote(**options)(run_job)
+    task = ray.remote(run_job).options(max_retries=RETRIES, **_share(work))
     waiting, running = deque(range(len(jobs))), dict[Any, int]()
     try:
         while waiting or running:

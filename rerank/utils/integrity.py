@@ -58,7 +58,6 @@ class RecordedFile:
         if kept:
             self._file.truncate(kept["bytes"])
             self._digest = hashlib.file_digest(self._file, xxhash.xxh3_128)
-        self.size = self._file.tell()
         if kept and self.facts() != kept:
             self._file.close()
             raise ValueError(f"{path.name}: has changed")
@@ -66,12 +65,11 @@ class RecordedFile:
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self._file.write(data)
         self._digest.update(data)
-        self.size += memoryview(data).nbytes
 
     def facts(self) -> Facts:
         """The size and the hash of what was written so far, which is then in the file."""
         self._file.flush()
-        return Facts(bytes=self.size, xxh3_128=self._digest.hexdigest())
+        return Facts(bytes=self._file.tell(), xxh3_128=self._digest.hexdigest())
 
     def __enter__(self) -> Self:
         return self

@@ -39,7 +39,7 @@ def count_cores() -> int:
 def prefetch(items: Iterable[Item], build: Callable[[Item], Built]) -> Iterator[tuple[Item, Built]]:
     """Yields each item with `build(item)`, in order; the next one is built while the caller works on this one."""
     with ThreadPoolExecutor(max_workers=1) as background:
-        yield from _in_order(background, build, items, 1)
+        yield from _in_order(background, lambda item: (item, build(item)), items, 1)
 
 
 def ordered_map(function: Callable[[Any], Built], items: Iterable[Any]) -> Generator[Built]:
@@ -56,24 +56,20 @@ def ordered_map(function: Callable[[Any], Built], items: Iterable[Any]) -> Gener
     workers = min(MAX_WORKERS, count_cores())
     pool = ProcessPoolExecutor(workers, get_context("spawn"), _ignore_interrupts)
     try:
-        yield from (result for _, result in _in_order(pool, function, chain(first, items), 2 * workers))
+        yield from _in_order(pool, function, chain(first, items), 2 * workers)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _in_order(
-    pool: Executor, function: Callable[[Item], Built], items: Iterable[Item], ahead: int
-) -> Iterator[tuple[Item, Built]]:
-    """Yields each item with `function(item)`, computed by the pool, which has `ahead` of the next ones."""
-    waiting: deque[tuple[Item, Future[Built]]] = deque()
+def _in_order(pool: Executor, function: Callable[[Item], Built], items: Iterable[Item], ahead: int) -> Iterator[Built]:
+    """Yields `function(item)` of each item, computed by the pool, which has `ahead` of the next ones."""
+    waiting: deque[Future[Built]] = deque()
     for item in items:
-        waiting.append((item, pool.submit(function, item)))
+        waiting.append(pool.submit(function, item))
         if len(waiting) > ahead:
-            done, result = waiting.popleft()
-            yield done, result.result()
+            yield waiting.popleft().result()
     while waiting:
-        done, result = waiting.popleft()
-        yield done, result.result()
+        yield waiting.popleft().result()
 
 
 def _ignore_interrupts() -> None:

@@ -52,13 +52,10 @@ def write_topics(home: Path) -> None:
 
 def use_home(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     """Makes this process see `home` as IR_DATASETS_HOME, which ir_datasets reads at its import, and no network."""
-    from rerank.data.formats import irds
-
     monkeypatch.setenv("IR_DATASETS_HOME", str(home))
     block_network(monkeypatch)
     for name in [name for name in sys.modules if name.split(".")[0] == "ir_datasets"]:
         monkeypatch.delitem(sys.modules, name)
-    irds.library.cache_clear()
 
 
 def block_network(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,6 @@ ENDS = {"train": ("train", "training"), "valid": ("dev", "valid", "val", "valida
 """How the ids of the parts of a split end."""
 
 
-@functools.cache
 def library() -> Any:
     """The module ir_datasets."""
     import ir_datasets
@@ -91,7 +90,7 @@ class IrDataset:
                 ids[part] = judged[0]
         if "test" not in ids and "valid" in ids:
             ids["test"] = ids.pop("valid")
-        return ids if self.source in registry and {"train", "test"} <= ids.keys() else {}
+        return ids if {"train", "test"} <= ids.keys() else {}
 
     @property
     def fingerprint(self) -> str:
@@ -195,12 +194,9 @@ def _read_queries(source: str) -> dict[str, str]:
 
 
 def _read_qrels(source: str) -> Qrels:
-    dataset, qrels = library().load(source), Qrels()
-    if _has(dataset, "qrels"):
-        with _error_in_one_line(source, "qrels"):
-            for qrel in dataset.qrels_iter():
-                qrels.setdefault(qrel.query_id, {})[qrel.doc_id] = qrel.relevance
-    return qrels
+    dataset = library().load(source)
+    with _error_in_one_line(source, "qrels"):
+        return Qrels(dataset.qrels_dict() if _has(dataset, "qrels") else {})
 
 
 def _missing_documents(handler: Any) -> str:  # reads private attributes: the message says less if they are renamed

@@ -46,9 +46,7 @@ class LineError(NamedTuple):
 
 def parse(text: bytes) -> Lines | LineError:
     """Parses whole lines; returns the first invalid line as a LineError."""
-    if any(blank in text for blank in (b"\t", b"\r", b"\v", b"\f")):
-        text = text.translate(BLANKS)
-    lines = text.removesuffix(b"\n").split(b"\n")
+    lines = text.translate(BLANKS).removesuffix(b"\n").split(b"\n")
     try:
         return _read(lines)
     except ValueError:  # some lines are valid together if each of them is

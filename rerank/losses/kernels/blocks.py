@@ -41,7 +41,8 @@ def in_blocks(
     largest intermediate result of one list. The gradient can be taken once.
     """
     needs_gradient = torch.is_grad_enabled() and scores.requires_grad
-    targets = _real_first(mask)
+    # The index of each document when the real ones come first, in order of appearance.
+    targets = torch.where(mask, mask.cumsum(dim=1), mask.sum(dim=1, keepdim=True) + (~mask).cumsum(dim=1)) - 1
     with torch.no_grad():
         packed, labels = (torch.empty_like(grid).scatter_(1, targets, grid) for grid in (scores, labels))
     lengths, order = mask.sum(dim=1).masked_fill(degenerate, 0).sort(descending=True, stable=True)
@@ -59,12 +60,6 @@ def in_blocks(
                 gradient[rows, :width] = torch.autograd.grad(block_values.sum(), part)[0]
             values[rows] = block_values.detach()
     return with_gradient(scores, values, gradient.gather(1, targets) if needs_gradient else None)
-
-
-def _real_first(mask: Tensor) -> Tensor:
-    """The index of each document when the real ones come first, in order of appearance: (lists, documents)."""
-    padding = ~mask
-    return torch.where(mask, mask.cumsum(dim=1) - 1, mask.sum(dim=1, keepdim=True) + padding.cumsum(dim=1) - 1)
 
 
 def _blocks(

@@ -81,13 +81,7 @@ def save(figure: Figure, out: Path) -> None:
     """Writes a PDF, SVG or PNG file (see `format_of`)."""
     suffix = format_of(out)
     with atomic_write(out) as tmp:
-        if suffix == ".svg":
-            tmp.write_text(_svg(figure), encoding="utf-8")
-        else:
-            with mpl.rc_context(STYLE):
-                content = io.BytesIO()  # matplotlib's PDF writer hides why the disk refuses a write
-                figure.savefig(content, format=suffix[1:], dpi=300, metadata=FORMATS[suffix])
-                tmp.write_bytes(content.getvalue())
+        tmp.write_bytes(_rendered(figure, suffix))
 
 
 def inline_svg(figure: Figure, key: str, label: str) -> str:
@@ -95,7 +89,7 @@ def inline_svg(figure: Figure, key: str, label: str) -> str:
 
     matplotlib writes each colour as #rrggbb; a page with a dark mode needs variables in their place.
     """
-    svg = _svg(figure)
+    svg = _rendered(figure, ".svg").decode()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<(metadata|style)\b.*?</\1>\s*", "", svg, flags=re.DOTALL)  # its style would apply to the whole page
     svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{key}-", svg)
@@ -107,10 +101,13 @@ def inline_svg(figure: Figure, key: str, label: str) -> str:
     return re.sub(r"<svg[^>]*>", lambda _: f'<svg {box[0]} role="img" aria-label="{label}">', svg, count=1)
 
 
-def _svg(figure: Figure) -> str:
-    out = io.StringIO()
+def _rendered(figure: Figure, suffix: str) -> bytes:
+    """The content of a file with this suffix; that of an SVG has tooltips and no background."""
+    out, is_svg = io.BytesIO(), suffix == ".svg"  # matplotlib's PDF writer hides why the disk refuses a write
     with mpl.rc_context(STYLE):
-        figure.savefig(out, format="svg", metadata=FORMATS[".svg"], transparent=True)
+        figure.savefig(out, format=suffix[1:], dpi=300, metadata=FORMATS[suffix], transparent=is_svg)
+    if not is_svg:
+        return out.getvalue()
     # matplotlib has no tooltips; it writes an artist's gid as the id of its group, escaped.
-    titled = re.sub(rf"<g id=([\"']){HOVER}(.*?)\1>", r"<g><title>\2</title>", out.getvalue())
-    return titled.rstrip() + "\n"
+    titled = re.sub(rf"<g id=([\"']){HOVER}(.*?)\1>", r"<g><title>\2</title>", out.getvalue().decode())
+    return f"{titled.rstrip()}\n".encode()
