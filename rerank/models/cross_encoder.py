@@ -70,7 +70,7 @@ class CrossEncoder(nn.Module):
         lines = []
         kernels = device.type == "cuda" and not (reason := kernel_error(device))
         if kernels:
-            use_kernels(self)
+            use_kernels(self, layers=not self.is_padded)
         elif device.type == "cuda":
             lines.append(f"{NO_KERNELS} {device}: {reason}")
         if self.is_padded:

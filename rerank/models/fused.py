@@ -4,12 +4,16 @@ import functools
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rerank.models.dropout import SeededDropout, drop_by_operations
 
 LAYOUT = {"dense", "LayerNorm", "dropout"}
 """The parts of a module that ends the attention or the layer of BERT, RoBERTa, ELECTRA and others of their layout."""
+
+PROJECTIONS = ("query", "key", "value")
+"""The parts of the attention of the same models that read the same vectors, in their order."""
 
 LARGEST = 2**31
 """The kernels count the values of a tensor in 32 bits."""
@@ -28,13 +32,25 @@ def kernel_error(device: torch.device) -> str:
     return "" if same else "a kernel of Triton drops other values than torch's operations"
 
 
-def use_kernels(model: nn.Module) -> None:
-    """A kernel does dropout, and another one dropout, sum and norm in BERT's layers, whose output is then bf16."""
+def use_kernels(model: nn.Module, layers: bool = True) -> None:
+    """A kernel does dropout.
+
+    In the `layers` of BERT's layout another one does dropout, sum and norm, whose result is then bf16; and one product
+    makes queries, keys and values.
+    """
     from rerank.models.kernels import Drop
 
     for module in model.modules():
         if isinstance(module, SeededDropout):
             module.drop = Drop.apply
+        if not layers:
+            continue
+        projections: list[Any] = [getattr(module, name, None) for name in PROJECTIONS]
+        if all(type(projection) is nn.Linear and projection.bias is not None for projection in projections):
+            others: list[Tensor] = []
+            projections[0].forward = functools.partial(_project_all, projections, others)
+            for projection in projections[1:]:
+                projection.forward = functools.partial(_take_projected, others)
         if {name for name, _ in module.named_children()} == LAYOUT and type(module.LayerNorm) is nn.LayerNorm:
             module.forward = functools.partial(_drop_add_norm, module)
 
@@ -46,6 +62,23 @@ def use_operations(model: nn.Module) -> None:
             module.drop = drop_by_operations
         if isinstance(vars(module).get("forward"), functools.partial):
             del module.forward
+
+
+def _project_all(projections: list[nn.Linear], others: list[Tensor], x: Tensor) -> Tensor:
+    """The forward pass of the first of these layers, which keeps what the `others` give for the same x."""
+    weight = torch.cat([projection.weight for projection in projections])
+    bias = torch.cat([projection.bias for projection in projections])
+    sizes = [projection.out_features for projection in projections]
+    parts: list[Tensor] = list(F.linear(x, weight, bias).split(sizes, -1))
+    others[:] = parts[1:]
+    return parts[0]
+
+
+def _take_projected(others: list[Tensor], x: Tensor) -> Tensor:
+    """The forward pass of one of the others, which are called next, in their order."""
+    if not others:
+        raise RuntimeError("its attention projects keys or values before queries")
+    return others.pop(0)
 
 
 def _drop_add_norm(module: Any, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:

@@ -68,6 +68,23 @@ def test_in_float32_norms_are_torchs_own(tmp_path, calls):
     inputs = inputs_of([("q", doc_id) for doc_id in TEXTS]).seeded(torch.arange(len(TEXTS)))
     expected = model.train()(inputs)
     use_kernels(model)
+    torch.testing.assert_close(model(inputs), expected, atol=1e-6, rtol=1e-5)
+    assert set(calls) == {"drop"}
+
+
+def test_an_attention_that_projects_keys_first_is_refused(tmp_path, calls):
+    model, _, _ = open_tiny(tmp_path, TEXTS, "bert")
+    use_kernels(model)
+    attention = model.encoder.encoder.layer[0].attention.self
+    with pytest.raises(RuntimeError, match="projects keys or values before queries"):
+        attention.key(torch.ones(1, 3, attention.key.in_features))
+
+
+def test_a_padded_encoder_has_the_kernel_of_dropout_alone(tmp_path, calls):
+    model, _, inputs_of = open_tiny(tmp_path, TEXTS, "deberta-v2")
+    inputs = inputs_of([("q", doc_id) for doc_id in TEXTS]).seeded(torch.arange(len(TEXTS)))
+    expected = model.train()(inputs)
+    use_kernels(model, layers=False)
     assert torch.equal(model(inputs), expected)
     assert set(calls) == {"drop"}
 
