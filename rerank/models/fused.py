@@ -47,10 +47,9 @@ def use_kernels(model: nn.Module, layers: bool = True) -> None:
             continue
         projections: list[Any] = [getattr(module, name, None) for name in PROJECTIONS]
         if all(type(projection) is nn.Linear and projection.bias is not None for projection in projections):
-            others: list[Tensor] = []
-            projections[0].forward = functools.partial(_project_all, projections, others)
-            for projection in projections[1:]:
-                projection.forward = functools.partial(_take_projected, others)
+            projections[0].forward = functools.partial(_project_all, projections)
+            for place, projection in enumerate(projections[1:]):
+                projection.forward = functools.partial(_take_projected, place)
         if {name for name, _ in module.named_children()} == LAYOUT and type(module.LayerNorm) is nn.LayerNorm:
             module.forward = functools.partial(_drop_add_norm, module)
 
@@ -64,21 +63,24 @@ def use_operations(model: nn.Module) -> None:
             del module.forward
 
 
-def _project_all(projections: list[nn.Linear], others: list[Tensor], x: Tensor) -> Tensor:
-    """The forward pass of the first of these layers, which keeps what the `others` give for the same x."""
+def _project_all(projections: list[nn.Linear], x: Tensor) -> Tensor:
+    """The forward pass of the first of these layers, which leaves with x what the others make of it."""
     weight = torch.cat([projection.weight for projection in projections])
     bias = torch.cat([projection.bias for projection in projections])
     sizes = [projection.out_features for projection in projections]
     parts: list[Tensor] = list(F.linear(x, weight, bias).split(sizes, -1))
-    others[:] = parts[1:]
+    x.projected = parts[1:]  # type: ignore[attr-defined]
     return parts[0]
 
 
-def _take_projected(others: list[Tensor], x: Tensor) -> Tensor:
+def _take_projected(place: int, x: Tensor) -> Tensor:
     """The forward pass of one of the others, which are called next, in their order."""
-    if not others:
+    projected: list[Tensor] = getattr(x, "projected", [])
+    if place >= len(projected):
         raise RuntimeError("its attention projects keys or values before queries")
-    return others.pop(0)
+    if place == len(projected) - 1:
+        del x.projected  # type: ignore[attr-defined]  # else x and its graph would keep each other
+    return projected[place]
 
 
 def _drop_add_norm(module: Any, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:

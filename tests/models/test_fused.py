@@ -1,5 +1,6 @@
 """Where the kernels of a GPU are called; stand-ins compute their results with torch's operations on the CPU."""
 
+import gc
 import sys
 from functools import partial
 from types import SimpleNamespace
@@ -55,6 +56,8 @@ def test_in_bf16_each_layer_of_bert_ends_with_kernels_and_trains_alike(make, kin
     layers = model.encoder.config.num_hidden_layers
     assert calls.count("drop_add_norm") == 2 * layers
     assert calls.count("drop") >= 1  # of the embeddings
+    gc.collect()
+    assert not any(hasattr(x, "projected") for x in gc.get_objects() if type(x) is torch.Tensor)
     for one, other in zip(found, expected, strict=True):
         assert (one - other).norm() < 0.05 * other.norm()
     use_operations(model)
