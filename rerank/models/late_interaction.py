@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from rerank.data.embeddings import units
 from rerank.models.bi_encoder import BiEncoder, open_model, stated_kinds, with_tokenizer
@@ -45,19 +46,18 @@ def max_similarities(
     query: (tokens, dimensions) float32 and weights: (tokens,) of the query; documents: the codes of each one's tokens,
     (vectors, bits / 8). A document without tokens, and a query without, gives 0.
     """
-    columns, least = _columns(query, rotation)
-    scores = np.zeros(len(documents), np.float32)
+    (columns, step, least), scores = _columns(query, rotation), np.zeros(len(documents), np.float32)
     for number, codes in enumerate(documents):
-        if len(codes):
-            scores[number] = weights @ ((np.unpackbits(codes, axis=1).astype(np.float32) @ columns).max(0) - least)
+        if len(codes) and len(query):
+            scores[number] = weights @ (_products(codes, columns).max(0) * step - least)
     return scores
 
 
 def nearest_tokens(query: np.ndarray, codes: np.ndarray, rotation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For each token of a query the number of the most similar one of a document, and how similar: (tokens,) each."""
-    columns, least = _columns(query, rotation)
-    products = np.unpackbits(codes, axis=1).astype(np.float32) @ columns
-    return products.argmax(0), products.max(0) - least
+    columns, step, least = _columns(query, rotation)
+    products = _products(codes, columns)
+    return products.argmax(0), products.max(0) * step - least
 
 
 def groups_of_tokens(codes: np.ndarray, weights: np.ndarray, rotation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -81,11 +81,27 @@ def groups_of_tokens(codes: np.ndarray, weights: np.ndarray, rotation: np.ndarra
     return means[heaviest], of_groups[heaviest]
 
 
-def _columns(query: np.ndarray, rotation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(bits, tokens) and (tokens,): a product of bits with the first, less the second, is the similarity."""
+def _columns(query: np.ndarray, rotation: np.ndarray) -> tuple[torch.Tensor, np.ndarray, np.ndarray]:
+    """(bits, 2 × tokens) int8, and (tokens,) twice: `_products` times the second, less the third, are similarities.
+
+    The query's numbers are rounded to 1 part in 32,385 of the largest, as two integers of 8 bits each: a product of
+    these is exact, and takes a third of the time of one in float32.
+    """
     bits = rotation.shape[1]
     rotated = math.sqrt(math.pi / 2 / bits) * (query @ rotation)  # the sign of a number times this is the number's mean
-    return np.ascontiguousarray(2 * rotated.T), rotated.sum(1)  # codes are 0 and 1 for -1 and 1
+    steps = np.maximum(np.abs(rotated).max(1, initial=0), np.finfo(np.float32).tiny) / (127 * 255)
+    rounded = np.round(rotated / steps[:, None])
+    high = np.round(rounded / 255)
+    columns = torch.from_numpy(np.concatenate([high, rounded - 255 * high]).T.astype(np.int8))
+    return columns, 2 * steps, rotated.sum(1)  # codes are 0 and 1 for -1 and 1
+
+
+def _products(codes: np.ndarray, columns: torch.Tensor) -> np.ndarray:
+    """(vectors, tokens) int32 products of (vectors, bits / 8) codes."""
+    products: np.ndarray = torch._int_mm(torch.from_numpy(np.unpackbits(codes, axis=1).view(np.int8)), columns).numpy()
+    tokens = columns.shape[1] // 2
+    joined: np.ndarray = products[:, :tokens] * 255 + products[:, tokens:]
+    return joined
 
 
 WORD = re.compile(r"\w+")
