@@ -174,7 +174,7 @@ def _quicken(model: Any, precision: Precision) -> None:
         expected = _vectors(body, body.forward)
         if device.type == "cuda" and not kernel_error(device):
             use_kernels(body)
-        forward = _without_padding(body)
+        forward = _without_padding(body, expected)
         if half and (precision != "auto" or _gains(body, forward, expected, half)):
             body.forward = _in_half(body, forward, half)
         elif device.type == "cpu":
@@ -185,11 +185,11 @@ def _quicken(model: Any, precision: Precision) -> None:
             module.weight.data = module.weight.data.t().contiguous().t()
 
 
-def _without_padding(body: Any) -> Callable[..., Any]:
+def _without_padding(body: Any, expected: Tensor) -> Callable[..., Any]:
     """The forward pass of a Hugging Face encoder for the real tokens alone; with other arguments than TAKEN its own.
 
-    The output has the same last_hidden_state, (texts, tokens, hidden), but 0 on padding. A few texts are computed both
-    ways; an encoder whose vectors differ, as one whose attention is its own, keeps its own forward pass.
+    The output has the same last_hidden_state, (texts, tokens, hidden), but 0 on padding. An encoder whose `_vectors`
+    are not as `expected`, or whose attention is its own, keeps its own forward pass.
     """
     own: Callable[..., Any] = body.forward
     flash = has_flash_attention(body.device)
@@ -211,7 +211,7 @@ def _without_padding(body: Any) -> Callable[..., Any]:
         grid[real] = hidden
         return type(out)(last_hidden_state=grid)
 
-    attention, expected = body.config._attn_implementation, _vectors(body, own)
+    attention = body.config._attn_implementation
     register_attention()
     body.set_attn_implementation(IMPLEMENTATION)
     with contextlib.suppress(UnsupportedAttentionError):
