@@ -79,7 +79,8 @@ def attend(
 def _fits_flash(query: Tensor, value: Tensor) -> bool:
     """Whether FlashAttention takes tensors of this device, type and size."""
     half = value.dtype in (torch.float16, torch.bfloat16)
-    return value.is_cuda and half and query.shape[-1] == value.shape[-1] <= 256
+    size = value.shape[-1]
+    return value.is_cuda and half and query.shape[-1] == size <= 256 and size % 8 == 0
 
 
 def _window_mask(length: int, window: Window, device: torch.device) -> Tensor | None:
