@@ -162,8 +162,8 @@ def _quicken(model: Any, precision: Precision) -> None:
 
     "auto" is half precision where the device multiplies it faster, for an encoder that is not SMALL and whose vectors
     stay the same but for rounding. In it, sums of residuals, layer norms and pooling are float32 (on a GPU the sums of
-    BERT's layout are rounded once: see `rerank.models.kernels`). On a GPU an encoder in float32 stays as it is. Raises
-    UserError for a precision that the device does not have.
+    BERT's layout are rounded once: see `rerank.models.triton_kernels`). On a GPU an encoder in float32 stays as it is.
+    Raises UserError for a precision that the device does not have.
     """
     from transformers import PreTrainedModel
 

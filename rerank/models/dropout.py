@@ -41,7 +41,7 @@ class SeededDropout(nn.Module):
 
     It takes (…, tokens, hidden), (passages, 1, hidden), (passages, hidden), or attention weights (passages, heads,
     tokens, tokens). Values of no single passage (DeBERTa's relative positions) use the first passage's key. `drop`
-    does the work; a GPU has one of its own, with the same result (see `rerank.models.kernels`).
+    does the work; a GPU has one of its own, with the same result (see `rerank.models.triton_kernels`).
     """
 
     def __init__(self, p: float, number: int, keys: DropoutKeys) -> None:

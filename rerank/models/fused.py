@@ -1,4 +1,4 @@
-"""Whether a model on a CUDA GPU runs the kernels of `rerank.models.kernels`, and where."""
+"""Whether a model on a CUDA GPU runs the kernels of `rerank.models.triton_kernels`, and where."""
 
 import functools
 from typing import Any
@@ -23,7 +23,7 @@ LARGEST = 2**31
 def kernel_error(device: torch.device) -> str:
     """Why a CUDA GPU cannot run the kernels, or "": Triton needs a C compiler, and is not on every system."""
     try:
-        from rerank.models.kernels import Drop
+        from rerank.models.triton_kernels import Drop
 
         x, keys = torch.ones(3, 96, device=device), torch.arange(3, dtype=torch.int32, device=device)
         same = torch.equal(Drop.apply(x, keys, 7, 0.5), drop_by_operations(x, keys, 7, 0.5))
@@ -38,7 +38,7 @@ def use_kernels(model: nn.Module, layers: bool = True) -> None:
     In the `layers` of BERT's layout another one does dropout, sum and norm, whose result is then bf16; and one product
     makes queries, keys and values.
     """
-    from rerank.models.kernels import Drop
+    from rerank.models.triton_kernels import Drop
 
     for module in model.modules():
         if isinstance(module, SeededDropout):
@@ -85,7 +85,7 @@ def _take_projected(place: int, x: Tensor) -> Tensor:
 
 def _drop_add_norm(module: Any, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
     """The forward pass of a module of BERT's layout: the norm of its projection, with dropout, plus the residual."""
-    from rerank.models.kernels import DropAddNorm
+    from rerank.models.triton_kernels import DropAddNorm
 
     x, dropout, norm = module.dense(hidden_states), module.dropout, module.LayerNorm
     drops = dropout.training and dropout.p > 0

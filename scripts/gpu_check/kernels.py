@@ -35,7 +35,7 @@ def check(setting: Setting) -> list[Row]:
 
 
 def _compared(tokens: int, columns: int, dtype: torch.dtype, device: torch.device) -> tuple[bool, float]:
-    from rerank.models.kernels import Drop, DropAddNorm
+    from rerank.models.triton_kernels import Drop, DropAddNorm
 
     layer = SeededDropout(P, 3, seed_dropout(torch.nn.Module()))
     seeds, places = torch.arange(tokens, device=device) * 2**33, torch.arange(tokens, device=device)

@@ -34,7 +34,7 @@ def calls(monkeypatch):
         return F.layer_norm(total + residual.float(), weight.shape, weight, bias, epsilon).to(x.dtype)
 
     kernels = SimpleNamespace(Drop=SimpleNamespace(apply=drop), DropAddNorm=SimpleNamespace(apply=drop_add_norm))
-    monkeypatch.setitem(sys.modules, "rerank.models.kernels", kernels)
+    monkeypatch.setitem(sys.modules, "rerank.models.triton_kernels", kernels)
     return made
 
 
@@ -96,7 +96,7 @@ def test_kernels_that_do_not_run_or_drop_other_values_are_not_used(calls, monkey
     device = torch.device("cpu")
     assert kernel_error.__wrapped__(device) == ""
     wrong = SimpleNamespace(apply=lambda x, *others: x)
-    monkeypatch.setattr(sys.modules["rerank.models.kernels"], "Drop", wrong)
+    monkeypatch.setattr(sys.modules["rerank.models.triton_kernels"], "Drop", wrong)
     assert kernel_error.__wrapped__(device) == "a kernel of Triton drops other values than torch's operations"
-    monkeypatch.setitem(sys.modules, "rerank.models.kernels", None)
-    assert "rerank.models.kernels" in kernel_error.__wrapped__(device)
+    monkeypatch.setitem(sys.modules, "rerank.models.triton_kernels", None)
+    assert "rerank.models.triton_kernels" in kernel_error.__wrapped__(device)
