@@ -151,7 +151,6 @@ class _Scores(torch.autograd.Function):
     """S = c + sum_u w_u (gamma_u x_u + beta_u), x = (h - mean) inverse, with the mean and variance of h itself."""
 
     @staticmethod
-    @full_float32()
     def forward(
         ctx: Any, inputs: Tensor, layer: Tensor, gamma: Tensor, beta: Tensor, w: Tensor, c: Tensor, norm: nn.BatchNorm1d
     ) -> Tensor:

@@ -70,16 +70,7 @@ def build_index(
     cores; `count` is for the progress bar. No query can find a document without text: their number is logged. Raises
     UserError if Lucene cannot write all others, as on a full disk.
     """
-    empty = 0
-
-    def with_text() -> Iterator[str]:
-        nonlocal empty
-        for document in progress(documents, count, "indexing"):
-            if document.text.strip():
-                yield json.dumps({"id": document.doc_id, "contents": document.text})
-            else:
-                empty += 1
-
+    written, empty, left = 0, 0, progress(documents, count, "indexing")
     full = f"{folder}: Lucene cannot write it (disk full?)"
     with atomic_write(folder) as tmp, java_error_in_one_line(full):
         arguments = ["-collection", "JsonCollection", "-input", "", "-index", str(tmp.resolve())]
@@ -87,12 +78,12 @@ def build_index(
             open_analyzer(language)
             arguments += ["-language", language]
         indexer = java_class("io.anserini.index.SimpleIndexer")([*arguments, "-threads", str(threads or count_cores())])
-        written, lines = 0, with_text()
         try:
-            while batch := list(itertools.islice(lines, DOCUMENTS_AT_ONCE)):
-                if indexer.addRawDocuments(batch) != len(batch):
+            while some := list(itertools.islice(left, DOCUMENTS_AT_ONCE)):
+                batch = [json.dumps({"id": one.doc_id, "contents": one.text}) for one in some if one.text.strip()]
+                if batch and indexer.addRawDocuments(batch) != len(batch):
                     raise UserError(f"{full}: it has not taken all documents")
-                written += len(batch)
+                written, empty = written + len(batch), empty + len(some) - len(batch)
         finally:
             indexer.close()
         if not written:

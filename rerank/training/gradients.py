@@ -121,8 +121,10 @@ def _single_pass_gradient(model: Any, batch: Batch[Any], backward: Backward, acc
     try:
         with accelerator.autocast():
             flat = model(batch.inputs.to(accelerator.device)).float()
-        flat = _with_first_scores(model, batch, flat.to(_loss_device(flat.device)))
-        return _measured(batch, *backward(batch, flat))
+        # Some losses sum in float64, which Apple's GPUs lack; on CUDA cumulative sums have no deterministic algorithm.
+        if flat.device.type != "cuda" or torch.are_deterministic_algorithms_enabled():
+            flat = flat.cpu()
+        return _measured(batch, *backward(batch, _with_first_scores(model, batch, flat)))
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
@@ -155,15 +157,6 @@ def _backward(batch: Batch[Any], flat: Tensor, loss: Loss, weight: float) -> tup
             f"{grid.shape[1]} documents; take another loss or fewer documents with --lists.non-relevant"
         ) from None
     return grid.detach(), losses.detach()
-
-
-def _loss_device(device: torch.device) -> torch.device:
-    """Where the loss of scores on a device is computed: there, or on the CPU if float64 or determinism needs it.
-
-    Some losses sum in float64, which Apple's GPUs lack; on a CUDA GPU cumulative sums have no deterministic algorithm.
-    """
-    on_device = device.type == "cpu" or (device.type == "cuda" and not torch.are_deterministic_algorithms_enabled())
-    return device if on_device else torch.device("cpu")
 
 
 def _measured(batch: Batch[Any], scores: Tensor, losses: Tensor) -> Tensor:

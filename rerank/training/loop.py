@@ -27,7 +27,6 @@ from rerank.training.steps import (
     take_step,
 )
 from rerank.training.task import Task
-from rerank.training.tracking import log_epoch
 from rerank.utils.errors import UserError
 from rerank.utils.parallel import prefetch
 from rerank.utils.progress import log, progress
@@ -95,7 +94,7 @@ def train(
                 losses = f"loss {record['loss']:.4f}, NDCG of the lists {record['ndcg']:.3f}"
                 valid = f"validation {record['valid']:.4f}{' (best)' if best else ''}"
                 log.info(f"epoch {record['epoch']}: {losses}, {valid}")
-        log_epoch(accelerator, record)
+        accelerator.log({key: record[key] for key in (*STATS, "valid", "seconds")}, step=record["epoch"])
         accelerator.wait_for_everyone()
     if is_main:
         check_kept(folder, kept)

@@ -6,7 +6,6 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from accelerate import Accelerator
 from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker, filter_trackers
@@ -20,8 +19,6 @@ MakeTracker = Callable[[str, Path], GeneralTracker]
 
 TRACKERS: dict[str, MakeTracker] = {}
 """The registered trackers by name; accelerate's own are not in it."""
-
-TRACKED = ("loss", "ndcg", "valid", "seconds")  # of an epoch's record
 
 
 def tracker(name: str) -> Callable[[MakeTracker], MakeTracker]:
@@ -48,7 +45,7 @@ def check_tracker(name: str) -> None:
 
 @contextlib.contextmanager
 def tracked(accelerator: Accelerator, config: Config, project: str, run: str, folder: Path) -> Iterator[None]:
-    """Within the block, `log_epoch` sends the records of a training to the tracker of `config.training.track`.
+    """Within the block the accelerator logs the records of a training to the tracker of `config.training.track`.
 
     `project` groups the runs of a collection; files go to `folder`. Nothing happens if no tracker is named.
     """
@@ -71,8 +68,3 @@ def tracked(accelerator: Accelerator, config: Config, project: str, run: str, fo
         for opened in accelerator.trackers:
             opened.finish()
         accelerator.trackers = []
-
-
-def log_epoch(accelerator: Accelerator, record: dict[str, Any]) -> None:
-    """Sends the record of an epoch to the trackers that are open."""
-    accelerator.log({key: record[key] for key in TRACKED if key in record}, step=record["epoch"])
