@@ -6,6 +6,7 @@ centres are the most similar to the query: as many as find enough of what exact 
 """
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from rerank.data.ragged import release
 from rerank.retrieval.exact_search import best_of
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
-from rerank.utils.integrity import changes_since_record, write_record
+from rerank.utils.integrity import changes_since_record, unfinished_folder, write_record
 from rerank.utils.locks import make_once
 from rerank.utils.progress import log, progress
 
@@ -27,6 +28,7 @@ LISTS_PER_ROOT = 2
 LEARNED_FROM, ROUNDS = 40, 8
 """Vectors for each list that its centre is learned from, and the rounds of k-means."""
 VECTORS_AT_ONCE = 2**16
+SECONDS_BETWEEN_SAVES = 60.0
 TOP, ENOUGH = 100, 0.99
 """The share of the exact `TOP` vectors that a search must find, as a mean over queries."""
 
@@ -56,7 +58,8 @@ def open_index(folder: Path, documents: EmbeddingStore, queries: Callable[[], np
     """Opens the index in `folder`, and makes it first if it does not exist.
 
     The name of the folder identifies the documents and what encodes them. `queries` gives the (queries, dimensions)
-    vectors that the recall is measured with. Raises UserError if the index is damaged, or the disk is full.
+    vectors that the recall is measured with. Raises UserError if the index is damaged, or the disk is full, after which
+    the same call goes on where this one was.
     """
     import faiss
 
@@ -69,20 +72,25 @@ def open_index(folder: Path, documents: EmbeddingStore, queries: Callable[[], np
 def _make(folder: Path, documents: EmbeddingStore, queries: np.ndarray) -> None:
     import faiss
 
-    lists = _learn_lists(documents)
-    starts = range(0, len(documents.vectors), VECTORS_AT_ONCE)
+    unfinished = unfinished_folder(folder)
+    unfinished.mkdir(parents=True, exist_ok=True)
+    file = unfinished / INDEX
+    lists: Any = faiss.read_index(str(file)) if file.exists() else _learn_lists(documents)
+    if lists.ntotal:
+        log.info(f"{folder}: goes on after the {lists.ntotal:,} vectors that an interrupted command has indexed")
+    starts = range(lists.ntotal, len(documents.vectors), VECTORS_AT_ONCE)
+    saved = 0.0
     for start in progress(starts, len(starts), "indexing vectors"):
+        if time.monotonic() - saved > SECONDS_BETWEEN_SAVES:
+            _save(lists, file)
+            saved = time.monotonic()
         lists.add(_vectors(documents, slice(start, start + VECTORS_AT_ONCE)))
     recall = _choose_lists(lists, documents, queries)
+    _save(lists, file)
     share = f"finds {recall:.4f} of the {TOP} most similar vectors"
     log.info(f"{folder}: a search reads {lists.nprobe} of {lists.nlist} lists, and {share}")
-    with atomic_write(folder) as tmp:
-        tmp.mkdir()
-        try:
-            faiss.write_index(lists, str(tmp / INDEX))
-        except RuntimeError as error:
-            raise UserError(f"{folder}: cannot be written (disk full?): {str(error).splitlines()[-1][:200]}") from error
-        write_record(tmp)
+    write_record(unfinished)
+    unfinished.rename(folder)
 
 
 def _learn_lists(documents: EmbeddingStore) -> Any:
@@ -107,6 +115,16 @@ def _vectors(documents: EmbeddingStore, rows: slice | np.ndarray) -> np.ndarray:
         vectors /= or_one(documents.lengths[rows, None])
     release(documents.vectors)
     return vectors
+
+
+def _save(lists: Any, file: Path) -> None:
+    import faiss
+
+    with atomic_write(file) as tmp:
+        try:
+            faiss.write_index(lists, str(tmp))
+        except RuntimeError as error:
+            raise UserError(f"{file}: cannot be written (disk full?): {str(error).splitlines()[-1][:200]}") from error
 
 
 def _choose_lists(lists: Any, documents: EmbeddingStore, queries: np.ndarray) -> float:

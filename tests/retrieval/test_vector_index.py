@@ -1,4 +1,4 @@
-"""The index of vectors: what exact search finds; a damaged one is refused."""
+"""The index of vectors: what exact search finds, made again where it was interrupted; a damaged one is refused."""
 
 import numpy as np
 import pytest
@@ -32,10 +32,23 @@ def test_nearly_all_of_the_best_are_found_with_exact_scores(tmp_path, cosine):
             assert scores[doc_id] == pytest.approx(exact[query_id][doc_id], rel=1e-5)
 
 
-def test_an_index_is_the_same_whatever_its_parts_and_a_damaged_one_is_refused(tmp_path, monkeypatch):
+def test_an_interrupted_index_goes_on_and_a_damaged_one_is_refused(tmp_path, monkeypatch, caplog):
     _, documents = make_documents([1] * 500, cosine=True)
     opened(tmp_path / "whole", documents)
     monkeypatch.setattr(vector_index, "VECTORS_AT_ONCE", 100)
+    monkeypatch.setattr(vector_index, "SECONDS_BETWEEN_SAVES", 0.0)
+    vectors, calls = vector_index._vectors, []
+
+    def interrupt(*arguments):
+        calls.append(arguments)
+        if len(calls) == 4:  # after the centres and two parts
+            raise KeyboardInterrupt
+        return vectors(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(vector_index, "_vectors", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            opened(tmp_path / "index", documents)
     opened(tmp_path / "index", documents)
     file = tmp_path / "index" / vector_index.INDEX
     assert file.read_bytes() == (tmp_path / "whole" / vector_index.INDEX).read_bytes()
