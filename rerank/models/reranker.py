@@ -76,6 +76,13 @@ class Reranker:
         model = open_trained_cross_encoder(name, pooling, max_doc_tokens, template)
         return cls(TextScorer(model, target, precision, max_tokens_per_forward), name)
 
+    def __repr__(self) -> str:
+        scorer, pooling = self.scorer, self.model.pooling
+        return (
+            f"Reranker({self.name!r}, {pooling=}, max_doc_tokens={self.model.max_doc_tokens}, "
+            f"device={str(scorer.device)!r}, precision={scorer.precision!r})"
+        )
+
     def rank(
         self,
         query: str,
@@ -104,14 +111,18 @@ class Reranker:
     ) -> list[BestPassage]:
         """The order of `rank`, and of each document the passage that the model scored highest."""
         tokenised = self.scorer.tokenise_pairs(_pairs(query, documents))
-        return self.best_passages(documents, self.scorer.score_pairs(tokenised, show=False), first_scores)[:top_k]
+        return self.best_passages(documents, self.scorer.score_pairs(tokenised, show=False), top_k, first_scores)
 
     def best_passages(
-        self, documents: Sequence[str], scored: PairScores, first_scores: Sequence[float] | None = None
+        self,
+        documents: Sequence[str],
+        scored: PairScores,
+        top_k: int | None = None,
+        first_scores: Sequence[float] | None = None,
     ) -> list[BestPassage]:
         """What `rank_passages` gives, from the model's scores of the documents in their order."""
         scores = self._with_first_scores(scored.scores, first_scores)
-        best_first = np.argsort(-scores, kind="stable").tolist()
+        best_first = np.argsort(-scores, kind="stable")[:top_k].tolist()
         spans = (self.scorer.passage_span(documents[index], *scored.best[index].tolist()) for index in best_first)
         return [BestPassage(index, float(scores[index]), *span) for index, span in zip(best_first, spans, strict=True)]
 

@@ -62,6 +62,8 @@ def test_documents_are_ranked_best_first(reranker):
     assert [r.score for r in ranking] == sorted(scores.tolist(), reverse=True)
     pairs = [("fjord", document) for document in reversed(DOCUMENTS)]
     np.testing.assert_allclose(reranker.predict(pairs)[::-1], scores, atol=1e-6)
+    settings = "pooling='mean', max_doc_tokens=800, device='cpu', precision='float32'"
+    assert repr(reranker) == f"Reranker('{reranker.name}', {settings})"
     assert all(r == Ranked(r.index, scores[r.index], DOCUMENTS[r.index]) for r in ranking)
     assert reranker.rank("fjord", DOCUMENTS, top_k=2) == ranking[:2]
     assert reranker.rank("fjord", DOCUMENTS, top_k=9) == ranking
