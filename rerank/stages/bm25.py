@@ -72,9 +72,7 @@ class BM25:
         return BM25Ranker(replace(self, k1=chosen.k1, b=chosen.b), world, world.index)
 
     def open(self, world: World, folder: Path) -> "BM25Ranker":
-        if not self.tune:
-            return BM25Ranker(self, world, world.index)
-        chosen = read_json(folder / FILE, dict[str, float], "fit the pipeline again")
+        chosen = read_json(folder / FILE, dict[str, float], "fit the pipeline again") if self.tune else {}
         return BM25Ranker(replace(self, **chosen), world, world.index)
 
 

@@ -10,12 +10,10 @@ from rerank.data.folds import FINAL, draw_queries, final_fold, make_folds, read_
 from rerank.data.letor.layouts import is_feature_source
 from rerank.data.trec import write_qrels
 from rerank.data.types import Fold
-from rerank.runs.layout import CollectionFolder
+from rerank.runs.layout import DEFAULT, CollectionFolder
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
-
-DEFAULT = CollectionSettings()
 
 
 def folder_of(config: Config, collection: Collection) -> CollectionFolder:

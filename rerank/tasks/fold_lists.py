@@ -6,15 +6,13 @@ from typing import Any
 
 from rerank.data.candidates import ListsOf
 from rerank.data.collections import Collection
-from rerank.data.folds import FINAL
+from rerank.data.folds import FINAL, PARTS
 from rerank.data.lists import OF_TEXT, TrainingLists
 from rerank.data.types import Candidates, Fold, Judgments, Qrels
 from rerank.losses import LABELS
 from rerank.training.task import Part
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
-
-NAMES = {"valid": "validation", "test": "test"}
 
 
 def measured_candidates(
@@ -27,7 +25,7 @@ def measured_candidates(
     found = [query_id for query_id in query_ids if candidates[query_id].doc_ids]
     if not any(query_id in qrels for query_id in found):
         raise UserError(
-            f"fold {fold.name}: none of its {NAMES[part]} queries is judged and has a candidate: nothing to measure"
+            f"fold {fold.name}: none of its {PARTS[part]} queries is judged and has a candidate: nothing to measure"
         )
     return ListsOf(candidates, found)
 

@@ -54,12 +54,9 @@ class CandidateVectors:
 def score_lists(model: nn.Module, inputs: Inputs, lists: Sequence[Candidates], weight: float, device: Any) -> Run:
     """The run of these candidates, with their standardised first-stage scores times `weight` added."""
     model.eval()
-    scored: dict[tuple[str, str], float] = {}
-    for found in lists:
-        with torch.inference_mode():
-            scores = model(inputs([found]).to(device)).tolist()
-        scored |= zip(pairs_of([found]), scores, strict=True)
-    return make_run(lists, scored, weight)
+    with torch.inference_mode():
+        scores = [score for found in lists for score in model(inputs([found]).to(device)).tolist()]
+    return make_run(lists, dict(zip(pairs_of(lists), scores, strict=True)), weight)
 
 
 class WeightedSum(nn.Module):
