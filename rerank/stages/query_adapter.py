@@ -17,7 +17,7 @@ from rerank.utils.parameters import PathText, Whole, at_least
 
 if TYPE_CHECKING:
     from rerank.models.query_adapter import QueryAdapter as Matrix
-    from rerank.tasks.small_models import CandidateVectors
+    from rerank.tasks.small_models import Inputs
 
 SCALED_BY = 1000
 """Training queries, at most, whose candidates give the scale of the scores."""
@@ -63,14 +63,14 @@ class QueryAdapter:
 
         query_ids, collection = [*fold.train, *fold.valid], world.collection
         candidates = select_candidates(below[0], collection.qrels, self.depth, query_ids, keep_scores=True)
-        vectors = _vectors(self.encoder, world, {query_id: collection.queries[query_id] for query_id in query_ids})
-        model = models.QueryAdapter(vectors.documents.vectors.shape[1])
+        inputs = _inputs(self.encoder, world, {query_id: collection.queries[query_id] for query_id in query_ids})
+        model = models.QueryAdapter(world.vectors(self.encoder).vectors.shape[1])
 
         def scale(task: SmallModelTask) -> None:
             some = itertools.islice(task.lists["train"], SCALED_BY)
-            model.scale = models.standardising_scale(model, (vectors.of([found]).to(task.device) for found in some))
+            model.scale = models.standardising_scale(model, (inputs([found]).to(task.device) for found in some))
 
-        train(self, world, fold, candidates, model, vectors.of, folder, scale)
+        train(self, world, fold, candidates, model, inputs, folder, scale)
         return AdapterRanker(self, world, model)
 
     def open(self, world: World, folder: Path) -> "AdapterRanker":
@@ -92,7 +92,7 @@ class AdapterRanker:
         from rerank.tasks.small_models import score_lists
 
         settings, device = self.settings, self.model.change.device
-        inputs = _vectors(settings.encoder, self.world, queries).of
+        inputs = _inputs(settings.encoder, self.world, queries)
         lists = list(lists_to_rank(queries, below[0], settings.depth).values())
         return place_above(score_lists(self.model, inputs, lists, settings.below_weight, device), below[0])
 
@@ -102,7 +102,8 @@ class AdapterRanker:
         save_adapter(self.model, folder)
 
 
-def _vectors(encoder: str, world: World, queries: Mapping[str, str]) -> "CandidateVectors":
-    from rerank.tasks.small_models import CandidateVectors
+def _inputs(encoder: str, world: World, queries: Mapping[str, str]) -> "Inputs":
+    from rerank.tasks.small_models import pair_vectors
 
-    return CandidateVectors(world.encoder(encoder), world.vectors(encoder), world.query_vectors(encoder, queries))
+    made = world.encoder(encoder), world.vectors(encoder), world.query_vectors(encoder, queries)
+    return lambda lists: pair_vectors(lists, *made)

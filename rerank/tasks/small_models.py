@@ -1,7 +1,6 @@
 """The task of a small model on inputs that are kept: the vectors of a bi-encoder, or the scores of stages."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,31 +23,23 @@ WEIGHTS = "weights.pt"
 Inputs = Callable[[Sequence[Candidates]], Any]  # those of a model for some lists
 
 
-@dataclass(frozen=True)
-class CandidateVectors:
-    """The vectors of queries, query_id to (dimensions,), and of the documents, by a bi-encoder."""
-
-    encoder: BiEncoder
-    documents: EmbeddingStore
-    queries: Mapping[str, np.ndarray]
-
-    def of(self, lists: Sequence[Candidates]) -> VectorPairs:
-        """The vectors of the lists' queries, and of the passages of their documents."""
-        doc_ids = [doc_id for found in lists for doc_id in found.doc_ids]
-        of_list = np.repeat(np.arange(len(lists)), [len(found.doc_ids) for found in lists])
-        known, offsets = self.documents.numbers(doc_ids), self.documents.offsets
-        rows_of = {doc_id: range(offsets[number], offsets[number + 1]) for doc_id, number in known.items()}
-        found = [(row, place) for place, doc_id in enumerate(doc_ids) for row in rows_of.get(doc_id, ())]
-        rows, documents = np.array(found, dtype=np.int64).reshape(-1, 2).T.copy()
-        passages = np.take(self.documents.vectors, rows, axis=0)
-        queries = np.stack([self.queries[found.query_id] for found in lists])
-        return VectorPairs(
-            compared(torch.from_numpy(queries), self.encoder),
-            compared(torch.from_numpy(passages), self.encoder),
-            torch.from_numpy(of_list[documents]),
-            torch.from_numpy(documents),
-            len(doc_ids),
-        )
+def pair_vectors(
+    lists: Sequence[Candidates], encoder: BiEncoder, documents: EmbeddingStore, queries: Mapping[str, np.ndarray]
+) -> VectorPairs:
+    """The vectors of the lists' queries, query_id to (dimensions,), and of the passages of their documents."""
+    doc_ids = [doc_id for found in lists for doc_id in found.doc_ids]
+    of_list = np.repeat(np.arange(len(lists)), [len(found.doc_ids) for found in lists])
+    known, offsets = documents.numbers(doc_ids), documents.offsets
+    rows_of = {doc_id: range(offsets[number], offsets[number + 1]) for doc_id, number in known.items()}
+    found = [(row, place) for place, doc_id in enumerate(doc_ids) for row in rows_of.get(doc_id, ())]
+    rows, places = np.array(found, dtype=np.int64).reshape(-1, 2).T.copy()
+    return VectorPairs(
+        compared(torch.from_numpy(np.stack([queries[found.query_id] for found in lists])), encoder),
+        compared(torch.from_numpy(np.take(documents.vectors, rows, axis=0)), encoder),
+        torch.from_numpy(of_list[places]),
+        torch.from_numpy(places),
+        len(doc_ids),
+    )
 
 
 def score_lists(model: nn.Module, inputs: Inputs, lists: Sequence[Candidates], weight: float, device: Any) -> Run:
