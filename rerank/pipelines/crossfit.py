@@ -169,8 +169,7 @@ class CrossFitting:
             run = self.ranker(name).rank(self.queries, under)
             if not any(run.values()):
                 return {}
-            with atomic_write(file) as tmp:
-                write_run(tmp, run, name)
+            write_run(file, run, name)
         return read_run(file)
 
 

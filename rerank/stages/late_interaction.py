@@ -41,8 +41,7 @@ class LateInteraction:
     """Weight of the similarity to the tokens of the best document."""
     learns: ClassVar[Learns] = "nothing"
 
-    def check(self) -> None:
-        expect_one_below(self)
+    check = expect_one_below
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "LateInteractionRanker":
         """Encodes the documents of a small collection, unless the world has their vectors."""

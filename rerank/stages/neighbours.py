@@ -57,8 +57,7 @@ class Neighbours:
         """Cheaply, unless the weight is set."""
         return "cheaply" if self.weight is None else "nothing"
 
-    def check(self) -> None:
-        expect_one_below(self)
+    check = expect_one_below
 
     def unlearned(self) -> "Neighbours":
         return replace(self, weight=WEIGHT) if self.weight is None else self

@@ -58,8 +58,7 @@ class SimilarQueries:
     """Documents of a query that are ranked."""
     learns: ClassVar[Learns] = "cheaply"
 
-    def check(self) -> None:
-        expect_one_below(self)
+    check = expect_one_below
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "SimilarQueriesRanker":
         """Keeps the judged queries of the fold, and chooses the weight of their votes."""
