@@ -19,7 +19,7 @@ BLOCK = 1024
 """Values of a program of `Drop`."""
 
 PROGRAMS = 1024
-"""Programs of the backward pass of `drop_add_norm`: each sums the gradients of weight and bias over its rows."""
+"""Programs of the backward pass of `DropAddNorm`: each sums the gradients of weight and bias over its rows."""
 
 
 @triton.jit
@@ -37,8 +37,7 @@ def _keeps(key, column, least):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _drop(  # type: ignore[no-untyped-def]
-    x, keys, out, values, columns, layer_key, least, scale,
-    block: tl.constexpr,
+    x, keys, out, values, columns, layer_key, least, scale, block: tl.constexpr
 ):  # fmt: skip
     places = tl.program_id(0) * block + tl.arange(0, block)
     inside = places < values
@@ -66,7 +65,9 @@ class Drop(torch.autograd.Function):
 
 def _dropped(x: Tensor, keys: Tensor, layer_key: int, least: int, scale: float) -> Tensor:
     out = torch.empty_like(x)
-    _drop[(triton.cdiv(x.numel(), BLOCK),)](x, keys, out, x.numel(), x.shape[-1], layer_key, least, scale, block=BLOCK)
+    grid = (triton.cdiv(x.numel(), BLOCK),)
+    with torch.cuda.device_of(x):  # Triton would take the current device
+        _drop[grid](x, keys, out, x.numel(), x.shape[-1], layer_key, least, scale, block=BLOCK)
     return out
 
 
@@ -137,7 +138,7 @@ class DropAddNorm(torch.autograd.Function):
         ctx: Any, x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor, keys: Tensor | None,
         layer_key: int, p: float, epsilon: float,
     ) -> Tensor:  # fmt: skip
-        """X and residual are (…, columns); `keys`, `layer_key` and p are those of `drop_by_operations`."""
+        """The result is (…, columns), as x and residual; `keys`, `layer_key` and p are as in `drop_by_operations`."""
         x, residual = x.contiguous(), residual.contiguous()
         columns, rows = x.shape[-1], x.shape[:-1].numel()
         out, keys = torch.empty_like(x), None if keys is None else keys.contiguous()
@@ -146,9 +147,10 @@ class DropAddNorm(torch.autograd.Function):
         ctx.constants = columns, layer_key, int(p * 2**31), 1 / (1 - p)
         ctx.flags = {"drops": keys is not None, "block": triton.next_power_of_2(columns)}
         given = x if keys is None else keys
-        _normalise[(rows,)](
-            x, residual, given, weight, bias, out, means, spreads, *ctx.constants, epsilon, **ctx.flags
-        )  # fmt: skip
+        with torch.cuda.device_of(x):
+            _normalise[(rows,)](
+                x, residual, given, weight, bias, out, means, spreads, *ctx.constants, epsilon, **ctx.flags
+            )
         return out
 
     @staticmethod
