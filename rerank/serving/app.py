@@ -57,8 +57,12 @@ def make_app(
 
 
 def _info(name: str, service: Service | None) -> dict[str, object]:
-    """What TEI's `/info` says; a document that is longer than `max_input_length` tokens is cut."""
+    """What TEI's `/info` says; a document that is longer than `max_input_length` tokens is cut.
+
+    TEI's client fails without any of its fields, also those of no meaning here.
+    """
     about: dict[str, object] = {"model_id": name, "auto_truncate": True, "version": version("ir-rerank") or "0"}
+    about |= {"tokenization_workers": 1, **dict.fromkeys(("sha", "docker_label", "max_batch_requests"))}
     if service:
         scorer, limits = service.reranker.scorer, service.limits
         about |= {

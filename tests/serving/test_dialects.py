@@ -53,8 +53,12 @@ def test_tei_says_what_is_served(server, reranker):
         "max_input_length": 800,
         "max_batch_tokens": reranker.scorer.budget.tokens,
         "max_client_batch_size": 1000,
+        "max_batch_requests": None,
         "auto_truncate": True,
+        "tokenization_workers": 1,
         "version": server.get("/info").json["version"],
+        "sha": None,
+        "docker_label": None,
     }
     health = server.get("/health")
     assert (health.status, health.body) == (200, b"")
