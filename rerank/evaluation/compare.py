@@ -217,7 +217,8 @@ def measured(
                 f"or only the queries of one fold (`--fold {found.most_common(1)[0][0]}`)"
             )
     measurements = {name: evaluate(queries.qrels, run, measures) for name, run in runs.items()}
-    lacking = {name: [q for q in queries.qrels if not run.get(q)] for name, run in runs.items()}
+    judged = [query_id for query_id, judgments in queries.qrels.items() if judgments]
+    lacking = {name: [query_id for query_id in judged if not run.get(query_id)] for name, run in runs.items()}
     notes = [
         f"{name}: {len(query_ids)} of {len(queries.qrels)} queries are missing and count 0: {examples(query_ids)}."
         for name, query_ids in lacking.items()
