@@ -10,7 +10,7 @@ from typing import Any
 
 from rerank.data.trec import check_common, examples
 from rerank.data.types import Fold, Measurements, Qrels, Run
-from rerank.evaluation.evaluate import evaluate
+from rerank.evaluation.evaluate import evaluate, missing_queries
 from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.evaluation.run_comparison import RunComparison, compare_measurements, comparison_table
 from rerank.evaluation.significance import CORRECTIONS, TESTS
@@ -217,8 +217,7 @@ def measured(
                 f"or only the queries of one fold (`--fold {found.most_common(1)[0][0]}`)"
             )
     measurements = {name: evaluate(queries.qrels, run, measures) for name, run in runs.items()}
-    judged = [query_id for query_id, judgments in queries.qrels.items() if judgments]
-    lacking = {name: [query_id for query_id in judged if not run.get(query_id)] for name, run in runs.items()}
+    lacking = {name: missing_queries(queries.qrels, run) for name, run in runs.items()}
     notes = [
         f"{name}: {len(query_ids)} of {len(queries.qrels)} queries are missing and count 0: {examples(query_ids)}."
         for name, query_ids in lacking.items()

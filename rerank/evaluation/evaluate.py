@@ -15,11 +15,11 @@ def evaluate(qrels: Qrels, run: Run, measures: Iterable[str] = DEFAULT_MEASURES)
     """Returns measure -> query_id -> value, for every query with a judgment.
 
     The measures have ir_measures' names, whatever names they are given by (see `measure_names`). As with trec_eval's
-    option -c, a judged query that the run does not have counts 0, and so does a query without a relevant document.
-    Queries of the run without a judgment have no value. A document with a grade below 0 is judged non-relevant, in
-    every measure. Ties, float32 scores and graded gains (rel, not 2^rel - 1) are those of trec_eval 9.0.8. Raises
-    UserError for unknown measures, for a score that is not a finite float32, for a grade that is too high for a
-    measure, and if the run and the judgments have no query in common.
+    option -c, a judged query that the run does not have counts 0 (see `missing_queries`), and so does a query without a
+    relevant document. Queries of the run without a judgment have no value. A document with a grade below 0 is judged
+    non-relevant, in every measure. Ties, float32 scores and graded gains (rel, not 2^rel - 1) are those of trec_eval
+    9.0.8. Raises UserError for unknown measures, for a score that is not a finite float32, for a grade that is too high
+    for a measure, and if the run and the judgments have no query in common.
 
     >>> qrels = {"q1": {"d1": 1, "d2": 0, "d3": 2}, "q2": {"d1": 1}}
     >>> evaluate(qrels, {"q1": {"d2": 2.5, "d3": 1.5}}, ["P@2", "recip_rank"])
@@ -50,6 +50,11 @@ def values_of(run: Run, qrels: Judgments, query_ids: Sequence[str], measure: str
         return dict.fromkeys(judged, 0.0)
     (values,) = evaluate(judged, run, [measure]).values()
     return values
+
+
+def missing_queries(qrels: Qrels, run: Run) -> list[str]:
+    """The ids of the judged queries for which the run has no document: each counts 0 in every measure."""
+    return [query_id for query_id, judgments in qrels.items() if judgments and not run.get(query_id)]
 
 
 def _within_bounds(grades: dict[str, int]) -> dict[str, int]:

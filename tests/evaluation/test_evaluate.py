@@ -9,7 +9,7 @@ import pytrec_eval
 
 from rerank.data.trec import ranked
 from rerank.data.types import Qrels, Run
-from rerank.evaluation.evaluate import evaluate
+from rerank.evaluation.evaluate import evaluate, missing_queries
 from rerank.evaluation.measures import HIGHEST_GAIN, measure_names
 from rerank.utils.errors import UserError
 from tests.support.paths import ROOT
@@ -23,6 +23,7 @@ def test_every_judged_query_has_a_value() -> None:
     values = evaluate(qrels, run, ["map", "NDCG@1"])
     expected = {"relevant": 1.0, "none": 0.0, "lacking": 0.0, "empty": 0.0}
     assert values == {"AP": expected, "nDCG@1": expected}
+    assert missing_queries(qrels, run) == ["lacking", "empty"]
 
 
 @pytest.mark.parametrize(("seed", "highest"), [(0, 3), (1, 3), (2, 255), (3, 2**31)])
