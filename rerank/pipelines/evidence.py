@@ -27,12 +27,14 @@ def choose(values: Mapping[str, Values], costly: Collection[str] = ()) -> str:
     `values` are name -> the values of its ranking by query, in the order of the stages; of equal stages the first is
     taken. The differences are those over the queries that both have. So chance does not choose among stages that are
     alike, as it does with the best mean of a few queries. A stage of `costly`, one with a cross-encoder, takes many
-    times as long for a query: it is taken only if it is ahead of the best of the others, of which there is one.
+    times as long for a query: it is taken only if it is ahead of the best of the others.
     """
     cheap = {name: of for name, of in values.items() if name not in costly}
-    last = list(cheap.values())[-1]
-    good = {name: fmean(of.values()) for name, of in cheap.items() if of == last or is_ahead(of, last)}
-    chosen = max(good, key=good.__getitem__)
+    chosen = next(iter(values))
+    if cheap:
+        last = list(cheap.values())[-1]
+        good = {name: fmean(of.values()) for name, of in cheap.items() if of == last or is_ahead(of, last)}
+        chosen = max(good, key=good.__getitem__)
     for name, of in values.items():
         if name in costly and is_ahead(of, values[chosen]):
             chosen = name

@@ -42,6 +42,10 @@ def test_the_last_stage_is_chosen_unless_another_is_clearly_ahead(others, chosen
     assert choose({"cheap": CHEAP, **others}, [MODEL]) == chosen
 
 
+def test_a_cross_encoder_alone_answers():
+    assert choose({MODEL: CHEAP}, [MODEL]) == MODEL
+
+
 def test_one_query_is_no_evidence():
     assert not is_ahead({"q": 1.0}, {"q": 0.0})
     assert not is_ahead({"q": 1.0}, {"other": 0.0})
