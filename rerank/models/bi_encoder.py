@@ -58,8 +58,7 @@ class BiEncoder:
 
         Its own files state pooling, normalisation, prompts and similarity. A folder without them, as of a plain
         encoder, gets the mean of the tokens' vectors and the cosine, which is logged. `device` and `precision` are as
-        in `Reranker.load`. Raises UserError if it cannot be found or opened,
-        or is a cross-encoder.
+        in `Reranker.load`. Raises UserError if it cannot be found or opened, or is a cross-encoder.
         """
         from sentence_transformers import SentenceTransformer
 

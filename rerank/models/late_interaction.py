@@ -93,7 +93,7 @@ def _columns(query: np.ndarray, rotation: np.ndarray) -> tuple[torch.Tensor, np.
     rounded = np.round(rotated / steps[:, None])
     high = np.round(rounded / 255)
     columns = torch.from_numpy(np.concatenate([high, rounded - 255 * high]).T.astype(np.int8))
-    return columns, 2 * steps, rotated.sum(1)  # codes are 0 and 1 for -1 and 1
+    return columns, 2 * steps, rounded.sum(1) * steps  # codes are 0 and 1 for -1 and 1
 
 
 def _products(codes: np.ndarray, columns: torch.Tensor) -> np.ndarray:
