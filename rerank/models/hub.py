@@ -16,6 +16,7 @@ REQUIRED = {  # any one of the files on the right is enough
 }
 ALL_BUT_PICKLES = ["*.json", "*.txt", "*.model", "model*.safetensors", "[0-9]_*/model*.safetensors"]
 """What is downloaded: the last kind are the layers of sentence-transformers on top of an encoder, such as 2_Dense."""
+MODULES_FILE = "modules.json"  # sentence-transformers' layers of a bi-encoder
 EXPORT_FILE = "export.json"  # what `rerank export` records in its folders
 HASHED = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
 
