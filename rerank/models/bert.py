@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from rerank.data.embeddings import COSINE
+from rerank.data.embeddings import COSINE, DOT
 from rerank.models.encoder_inputs import Passages
 from rerank.models.gpu import AUTOCAST, Precision, choose_precision
 from rerank.models.hub import MODULES_FILE, quiet_transformers
@@ -163,16 +163,21 @@ def open_bert(folder: Path, precision: Precision) -> BertEncoder | None:
     try:
         config, inputs, stated = map(_read, (folder / name for name in SETTINGS))
         pooling, normalises = _pooling(folder)
-        if not (_agrees(config, USUAL) and _agrees(inputs, USUAL_INPUTS) and _agrees(stated, USUAL_VECTORS)):
+        compared = stated.get("similarity_fn_name") or COSINE
+        usual = _agrees(config, USUAL) and _agrees(inputs, USUAL_INPUTS) and _agrees(stated, USUAL_VECTORS)
+        if not usual or compared not in (COSINE, DOT) or config["hidden_size"] % config["num_attention_heads"]:
             return None
+        prompts = {kind: stated.get("prompts", {}).get(kind) or "" for kind in ("query", "document")}
         body, tokenizer = _body(folder / WEIGHTS, config), _tokenizer(folder, inputs, config)
+        forward = without_padding(body.forward, 0, flash=False)
+        probe = probe_of(
+            config["vocab_size"], config.get("pad_token_id") or 0, body.position_embeddings.num_embeddings, body.device
+        )
+        quicken_body(body, forward, half, precision == "auto", probe)
     except Exception:  # another layout, or a damaged file: sentence-transformers says what is wrong with it
         return None
-    probe = probe_of(config["vocab_size"], config["pad_token_id"], config["max_position_embeddings"], body.device)
-    quicken_body(body, without_padding(body.forward, 0, flash=False), half, precision == "auto", probe)
     order_weights(body)
-    prompts = {kind: stated.get("prompts", {}).get(kind) or "" for kind in ("query", "document")}
-    return BertEncoder(body, tokenizer, prompts, stated.get("similarity_fn_name") or COSINE, pooling, normalises)
+    return BertEncoder(body, tokenizer, prompts, compared, pooling, normalises)
 
 
 def _read(file: Path) -> dict[str, Any]:

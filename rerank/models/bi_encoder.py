@@ -1,4 +1,4 @@
-"""A bi-encoder, which reads queries and documents apart: sentence-transformers opens it and computes its vectors."""
+"""A bi-encoder, which reads queries and documents apart, with the vectors of sentence-transformers."""
 
 import functools
 from collections.abc import Sequence

@@ -63,6 +63,7 @@ def test_the_vectors_are_those_of_sentence_transformers(stated, saved, precision
 
 def test_a_folder_without_modules_has_the_mean_of_its_tokens(tmp_path):
     folder = make_encoder("bert", tmp_path / "plain", WORDS, max_positions=24)
+    set_in(folder / "config.json", pad_token_id=None)
     expected = open_model(SentenceTransformer, str(folder), "cpu", "float32").encode_document(ASKED)
     np.testing.assert_array_equal(open_bert(folder, "float32").encode_document(ASKED), expected)
 
@@ -72,6 +73,10 @@ OTHERS = {
         {f"bert.{name}": weight for name, weight in load_file(folder / "model.safetensors").items()},
         folder / "model.safetensors",
         {"format": "pt"},
+    ),
+    "heads that do not divide the size": lambda folder: set_in(folder / "config.json", num_attention_heads=3),
+    "another similarity": lambda folder: set_in(
+        folder / "config_sentence_transformers.json", similarity_fn_name="euclidean"
     ),
     "another activation": lambda folder: set_in(folder / "config.json", hidden_act="relu"),
     "another pooling": lambda folder: set_in(folder / "1_Pooling/config.json", pooling_mode_max_tokens=True),
