@@ -44,7 +44,6 @@ USUAL = {
     "quantization_config": None,
 }
 USUAL_INPUTS = {
-    "do_lower_case": False,
     "transformer_task": "feature-extraction",
     "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
     "module_output_name": "token_embeddings",
@@ -226,11 +225,13 @@ def _body(file: Path, config: Mapping[str, Any]) -> Bert:
 
 
 def _tokenizer(folder: Path, inputs: Mapping[str, Any], config: Mapping[str, Any]) -> Any:
-    """The tokenizer, which cuts texts at the model's length."""
+    """The tokenizer, which cuts texts at the model's length. Raises ValueError if it needs to be changed."""
     from transformers import AutoTokenizer
 
     with quiet_transformers():
         tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    if inputs.get("do_lower_case") and not getattr(tokenizer.backend_tokenizer.normalizer, "lowercase", False):
+        raise ValueError("sentence-transformers adds lower case to this tokenizer")
     most = inputs.get("max_seq_length") or min(tokenizer.model_max_length, config["max_position_embeddings"])
     tokenizer.model_max_length = most
     return tokenizer

@@ -61,6 +61,15 @@ def test_the_vectors_are_those_of_sentence_transformers(stated, saved, precision
     np.testing.assert_allclose(ours.encode_document(ASKED), plain.encode_document(ASKED), atol=allowed)
 
 
+def test_lower_case_that_the_tokenizer_has_changes_nothing(write):
+    folder = write()
+    expected = open_bert(folder, "float32").encode_query(ASKED)
+    set_in(folder / "sentence_bert_config.json", do_lower_case=True)
+    np.testing.assert_array_equal(open_bert(folder, "float32").encode_query(ASKED), expected)
+    theirs = open_model(SentenceTransformer, str(folder), "cpu", "float32")
+    np.testing.assert_array_equal(theirs.encode_query(ASKED), expected)
+
+
 def test_a_folder_without_modules_has_the_mean_of_its_tokens(tmp_path):
     folder = make_encoder("bert", tmp_path / "plain", WORDS, max_positions=24)
     set_in(folder / "config.json", pad_token_id=None)
@@ -81,7 +90,10 @@ OTHERS = {
     "another activation": lambda folder: set_in(folder / "config.json", hidden_act="relu"),
     "another pooling": lambda folder: set_in(folder / "1_Pooling/config.json", pooling_mode_max_tokens=True),
     "pooling without the prompt": lambda folder: set_in(folder / "1_Pooling/config.json", include_prompt=False),
-    "lower case": lambda folder: set_in(folder / "sentence_bert_config.json", do_lower_case=True),
+    "lower case that the tokenizer lacks": lambda folder: (
+        set_in(folder / "sentence_bert_config.json", do_lower_case=True),
+        set_in(folder / "tokenizer_config.json", do_lower_case=False),
+    ),
     "shorter vectors": lambda folder: set_in(folder / "config_sentence_transformers.json", truncate_dim=8),
     "another layer": lambda folder: (folder / "modules.json").write_text(
         (folder / "modules.json").read_text().replace("models.Pooling", "models.WeightedLayerPooling")
