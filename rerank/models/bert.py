@@ -47,10 +47,10 @@ USUAL_INPUTS = {
     "transformer_task": "feature-extraction",
     "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
     "module_output_name": "token_embeddings",
-    **dict.fromkeys(("processing_kwargs", "query_expansion", "model_args", "tokenizer_args", "config_args")),
 }
 USUAL_VECTORS = {"truncate_dim": None, "requirements": None}
-"""What the files of SETTINGS may state of these names."""
+"""The values that SETTINGS may state for these names. Besides them, the second file may state FREE_INPUTS alone."""
+FREE_INPUTS = ("max_seq_length", "do_lower_case")
 MODULES = (("Transformer", "Pooling"), ("Transformer", "Pooling", "Normalize"))
 POOLINGS = {"mean": "mean", "cls": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
 
@@ -163,8 +163,9 @@ def open_bert(folder: Path, precision: Precision) -> BertEncoder | None:
         config, inputs, stated = map(_read, (folder / name for name in SETTINGS))
         pooling, normalises = _pooling(folder)
         compared = stated.get("similarity_fn_name") or COSINE
-        usual = _agrees(config, USUAL) and _agrees(inputs, USUAL_INPUTS) and _agrees(stated, USUAL_VECTORS)
-        if not usual or compared not in (COSINE, DOT) or config["hidden_size"] % config["num_attention_heads"]:
+        usual = _agrees(config, USUAL) and _agrees(stated, USUAL_VECTORS) and compared in (COSINE, DOT)
+        known = all(name in FREE_INPUTS or value == USUAL_INPUTS.get(name) for name, value in inputs.items())
+        if not (usual and known) or config["hidden_size"] % config["num_attention_heads"]:
             return None
         prompts = {kind: stated.get("prompts", {}).get(kind) or "" for kind in ("query", "document")}
         body, tokenizer = _body(folder / WEIGHTS, config), _tokenizer(folder, inputs, config)

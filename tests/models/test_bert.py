@@ -94,6 +94,9 @@ OTHERS = {
         set_in(folder / "sentence_bert_config.json", do_lower_case=True),
         set_in(folder / "tokenizer_config.json", do_lower_case=False),
     ),
+    "arguments of the tokenizer": lambda folder: set_in(
+        folder / "sentence_bert_config.json", tokenizer_args={"truncation_side": "left"}
+    ),
     "shorter vectors": lambda folder: set_in(folder / "config_sentence_transformers.json", truncate_dim=8),
     "another layer": lambda folder: (folder / "modules.json").write_text(
         (folder / "modules.json").read_text().replace("models.Pooling", "models.WeightedLayerPooling")
