@@ -1,6 +1,7 @@
 """How a document is split into passages, as few as fit, of equal length to within one token, and where these are."""
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -43,12 +44,17 @@ def passage_span(
     return max(0, offsets[begin][0] - len(lead)), max(0, offsets[end - 1][1] - len(lead))
 
 
-def equal_passages(text: str, tokenizer: OffsetTokenizer, max_tokens: int) -> list[str]:
-    """The text in as few passages of about equal length as have at most `max_tokens` tokens each.
+def equal_passages(texts: Sequence[str], tokenizer: OffsetTokenizer, max_tokens: int) -> list[list[str]]:
+    """Each text in as few passages of about equal length as have at most `max_tokens` tokens each.
 
-    A passage begins where a word does, unless the word is long. The text itself if it is short enough.
+    A passage begins where a word does, unless the word is long. The text itself if it is short enough. The tokenizer
+    uses all cores.
     """
-    offsets = tokenizer.encode(text, add_special_tokens=False).offsets
+    found = tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    return [_equal_parts(text, tokens.offsets, max_tokens) for text, tokens in zip(texts, found, strict=True)]
+
+
+def _equal_parts(text: str, offsets: list[tuple[int, int]], max_tokens: int) -> list[str]:
     if len(offsets) <= max_tokens:
         return [text]
     back = max(1, max_tokens // 32)  # tokens by which a passage may grow at its begin, and again when it is tokenised

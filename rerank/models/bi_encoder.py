@@ -81,7 +81,7 @@ class BiEncoder:
 
     def encode_documents(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """(passages, dimensions) vectors of the passages of all texts, and the number of passages of each text."""
-        passages = [self.split(text) for text in texts]
+        passages = self._split(texts)
         flat = [passage for some in passages for passage in some]
         if not flat:
             return np.zeros((0, 1), np.float32), np.zeros(0, np.int64)
@@ -90,9 +90,12 @@ class BiEncoder:
 
     def split(self, text: str) -> list[str]:
         """The text in passages of about equal length that the encoder reads whole."""
+        return self._split([text])[0]
+
+    def _split(self, texts: Sequence[str]) -> list[list[str]]:
         if self.tokenizer is None or self.max_tokens is None:
-            return [text]
-        return equal_passages(text, self.tokenizer, self.max_tokens)
+            return [[text] for text in texts]
+        return equal_passages(texts, self.tokenizer, self.max_tokens)
 
     def _settings(self) -> dict[str, Any]:
         tokens = TOKENS_AT_ONCE.get(self.model.device.type, TOKENS_AT_ONCE["cpu"])
