@@ -143,8 +143,7 @@ class BertEncoder:
 
     def _features(self, texts: list[str]) -> dict[str, Tensor]:
         """What the tokenizer makes of texts, (texts, tokens), and the token_embeddings, (texts, tokens, hidden)."""
-        with quiet_transformers():
-            inputs = self.tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
+        inputs = self.tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
         return {**inputs, "token_embeddings": self.body.forward(**inputs).last_hidden_state}
 
     def _pooled(self, hidden: Tensor, real: Tensor) -> Tensor:
