@@ -93,7 +93,7 @@ class Bert(nn.Module):
     def forward(
         self, input_ids: Tensor, position_ids: Tensor, passages: Passages, token_type_ids: Tensor | None = None
     ) -> SimpleNamespace:
-        """The last_hidden_state, (1, tokens, hidden), of (1, tokens) inputs; by default of the first type."""
+        """The last_hidden_state, (1, tokens, hidden), of (1, tokens) inputs; token types are 0 by default."""
         types = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         x = self.word_embeddings(input_ids) + self.token_type_embeddings(types)
         x = self.LayerNorm(x + self.position_embeddings(position_ids))
@@ -153,7 +153,7 @@ class BertEncoder:
 
 
 def open_bert(folder: Path, precision: Precision) -> BertEncoder | None:
-    """The bi-encoder of a folder; None if it is another one than `BertEncoder` can be, or is damaged.
+    """The bi-encoder of a folder; None if its files state something that `BertEncoder` does not do, or are damaged.
 
     Raises UserError for a precision that the CPU does not have.
     """
@@ -168,13 +168,13 @@ def open_bert(folder: Path, precision: Precision) -> BertEncoder | None:
             return None
         prompts = {kind: stated.get("prompts", {}).get(kind) or "" for kind in ("query", "document")}
         body, tokenizer = _body(folder / WEIGHTS, config), _tokenizer(folder, inputs, config)
-        forward = without_padding(body.forward, 0, flash=False)
-        probe = probe_of(
-            config["vocab_size"], config.get("pad_token_id") or 0, body.position_embeddings.num_embeddings, body.device
-        )
-        quicken_body(body, forward, half, precision == "auto", probe)
     except Exception:  # another layout, or a damaged file: sentence-transformers says what is wrong with it
         return None
+    forward = without_padding(body.forward, 0, flash=False)
+    probe = probe_of(
+        config["vocab_size"], config.get("pad_token_id") or 0, body.position_embeddings.num_embeddings, body.device
+    )
+    quicken_body(body, forward, half, precision == "auto", probe)
     order_weights(body)
     return BertEncoder(body, tokenizer, prompts, compared, pooling, normalises)
 

@@ -23,7 +23,7 @@ Forward = Callable[..., Any]
 
 
 def quicken(model: Any, precision: Precision) -> None:
-    """Makes the encoder of sentence-transformers' model on a CPU or a CUDA GPU compute as `quicken_body` says.
+    """Gives the encoder of sentence-transformers' model a quicker forward pass on a CPU or a CUDA GPU.
 
     On a GPU an encoder in float32 stays as it is. Raises UserError for a precision that the device does not have.
     """
@@ -72,9 +72,10 @@ def order_weights(model: nn.Module) -> None:
 
 
 def without_padding(own: Forward, first_position: int, flash: bool) -> Forward:
-    """A forward pass of padded texts, by one that takes the `packed` real tokens; of others than TAKEN, that one.
+    """A forward pass for padded texts that calls `own` with the `packed` real tokens.
 
-    The output has the last_hidden_state, (texts, tokens, hidden), but 0 on padding.
+    The output has the last_hidden_state, (texts, tokens, hidden), but 0 on padding. Arguments other than TAKEN go to
+    `own` as they are.
     """
 
     @functools.wraps(own)

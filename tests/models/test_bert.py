@@ -1,4 +1,4 @@
-"""A BERT on a CPU without sentence-transformers: its vectors to the bit, and every other layout left to it."""
+"""BERT on a CPU has exactly the vectors of sentence-transformers, which opens models of every other layout."""
 
 import json
 import subprocess
@@ -61,7 +61,7 @@ def test_the_vectors_are_those_of_sentence_transformers(stated, saved, precision
     np.testing.assert_allclose(ours.encode_document(ASKED), plain.encode_document(ASKED), atol=allowed)
 
 
-def test_lower_case_that_the_tokenizer_has_changes_nothing(write):
+def test_do_lower_case_with_an_uncased_tokenizer_changes_nothing(write):
     folder = write()
     expected = open_bert(folder, "float32").encode_query(ASKED)
     set_in(folder / "sentence_bert_config.json", do_lower_case=True)
@@ -90,7 +90,7 @@ OTHERS = {
     "another activation": lambda folder: set_in(folder / "config.json", hidden_act="relu"),
     "another pooling": lambda folder: set_in(folder / "1_Pooling/config.json", pooling_mode_max_tokens=True),
     "pooling without the prompt": lambda folder: set_in(folder / "1_Pooling/config.json", include_prompt=False),
-    "lower case that the tokenizer lacks": lambda folder: (
+    "do_lower_case with a cased tokenizer": lambda folder: (
         set_in(folder / "sentence_bert_config.json", do_lower_case=True),
         set_in(folder / "tokenizer_config.json", do_lower_case=False),
     ),
