@@ -10,15 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rerank.models.compiled_attention import attend_compiled, fits
 from rerank.models.encoder_inputs import Bucket, Passages
+from rerank.models.product_attention import attend_by_products, fits_products
 
 IMPLEMENTATION = "rerank_packed"
 
 UNSUPPORTED = ("softcap", "s_aux", "sinks", "position_bias", "indices", "block_indices")
 """Keywords of transformers' attention interface that no packed kernel supports."""
-
-LARGEST = 2**21
-"""Attention weights of products on a CPU that are computed at a time, in bf16: 4 MiB."""
 
 
 class UnsupportedAttentionError(NotImplementedError):
@@ -40,16 +39,19 @@ def attend(
     scaling: float | None = None,
     sliding_window: int | None = None,
     is_causal: bool | None = None,
+    first_only: bool = False,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """Implements transformers' attention interface for packed passages; returns (1, tokens, heads, size).
 
     Query, key and value are (1, heads, tokens, size); keys and values may have fewer heads, each for as many successive
     heads of the queries. With a `sliding_window` of w, tokens attend to tokens less than w away. If the module is
-    causal, they attend to earlier tokens and themselves alone. There is no attention dropout: no kernel supports it. On
-    CUDA in half precision, FlashAttention processes all passages in one call, unless `passages` says otherwise; else
-    those of a bucket share a call of SDPA, in whose place there are matrix products on a CPU in bf16. Without
-    `passages`, each row is a passage, as when the encoder is used outside of this package.
+    causal, they attend to earlier tokens and themselves alone. There is no attention dropout: no kernel supports it.
+    With `first_only`, only the first tokens of passages need their values; others may be 0.
+
+    On CUDA in half precision, FlashAttention processes all passages in one call, unless `passages` says otherwise, and
+    on a CPU a kernel of our own does. Else those of a bucket share a call of SDPA, in whose place there are matrix
+    products on a CPU in bf16. Without `passages`, each row is a passage, as outside of this package.
     """
     for name in UNSUPPORTED:
         if others.get(name) is not None:
@@ -68,6 +70,8 @@ def attend(
     queries, keys, values = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))  # x[0] copies its gradient
     if passages.flash and _fits_flash(query, value):
         return _attend_any_lengths(queries, keys, values, passages, scaling, window)[None], None
+    if _sees_all(max(passages.lengths), window) and fits(query, value):
+        return _attend_on_cpu(queries, keys, values, passages, scaling, first_only)[None], None
     buckets = passages.buckets
     sizes = [bucket.tokens for bucket in buckets]
     # Splitting and concatenating once keeps the backward pass linear in the tokens, which slicing would not.
@@ -83,11 +87,16 @@ def _fits_flash(query: Tensor, value: Tensor) -> bool:
     return value.is_cuda and half and query.shape[-1] == size <= 256 and size % 8 == 0
 
 
+def _sees_all(length: int, window: Window) -> bool:
+    """Whether no number of `window` limits which of `length` tokens attend to each other."""
+    return all(side < 0 or side >= length - 1 for side in window)
+
+
 def _window_mask(length: int, window: Window, device: torch.device) -> Tensor | None:
     """Mask of the tokens that may attend to each other, (length, length); None if no number of `window` limits them."""
-    before, after = (length if side < 0 else side for side in window)
-    if min(before, after) >= length - 1:
+    if _sees_all(length, window):
         return None
+    before, after = (length if side < 0 else side for side in window)
     positions = torch.arange(length, device=device)
     distances = positions[:, None] - positions
     return (distances <= before) & (-distances <= after)
@@ -99,7 +108,7 @@ def _attend_rows(query: Tensor, key: Tensor, value: Tensor, scaling: float | Non
     if window[1] == 0 and not 0 <= window[0] < length - 1:  # the kernels need no mask for plain causality
         return F.scaled_dot_product_attention(query, key, value, is_causal=length > 1, scale=scaling)
     mask = _window_mask(length, window, query.device)
-    if mask is None and _fits_products(value):
+    if mask is None and fits_products(value):
         query, key = query.to(value.dtype), key.to(value.dtype)  # rotary positions make them float32
         return attend_by_products(query, key, value, scaling)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)
@@ -143,6 +152,20 @@ def _attend_any_lengths(
     return cast(Tensor, out)
 
 
+def _attend_on_cpu(
+    queries: Tensor, keys: Tensor, values: Tensor, passages: Passages, scaling: float | None, first_only: bool
+) -> Tensor:
+    """Attention of all passages by `attend_compiled`: (tokens, heads, size) each."""
+    queries, keys = queries.to(values.dtype), keys.to(values.dtype)  # rotary positions make them float32
+    scale = values.shape[-1] ** -0.5 if scaling is None else scaling
+    starts, longest = passages.offsets, max(passages.lengths)
+    if not first_only:
+        return attend_compiled(queries, keys, values, starts, starts, longest, scale)
+    firsts, count = starts[:-1], torch.arange(len(starts), dtype=starts.dtype)
+    attended = attend_compiled(queries.index_select(0, firsts), keys, values, count, starts, longest, scale)
+    return torch.zeros_like(values).index_copy(0, firsts.long(), attended)
+
+
 def register_attention() -> None:
     """Makes `attend` known to transformers as the attention IMPLEMENTATION."""
     from transformers import AttentionInterface, AttentionMaskInterface
@@ -154,71 +177,3 @@ def register_attention() -> None:
 
     AttentionInterface.register(IMPLEMENTATION, attend)
     AttentionMaskInterface.register(IMPLEMENTATION, mask)
-
-
-def _fits_products(value: Tensor) -> bool:
-    """Whether (passages, heads, tokens, size) values are of this device and type, and the weights of a head fit."""
-    return value.dtype == torch.bfloat16 and value.device.type == "cpu" and value.shape[-2] ** 2 <= LARGEST
-
-
-def attend_by_products(query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
-    """softmax(scaling · query keyᵀ) value, each (passages, heads, tokens, size) in bf16.
-
-    Scores and weights are rounded to bf16, and summed in float32. `scaling` is 1 / √size if it is None.
-    """
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    attended: Tensor = _Attention.apply(query, key, value, scale)
-    return attended
-
-
-class _Attention(torch.autograd.Function):
-    """Attention in bf16 on a CPU, as matrix products of a few heads at a time.
-
-    torch's kernel for CPUs (FlashAttention) multiplies bf16 numbers hardly faster than float32 ones: a passage of 512
-    tokens takes twice as long in it, forward, as these products, whose weights stay in the processor's caches.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        ctx.save_for_backward(query, key, value)
-        ctx.scale = scale
-        out = _empty(value)
-        for place, weights in _each_block(query, key, scale):
-            torch.bmm(weights, value[place], out=out[place])
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        """The weights are computed again: they would take more memory than all else that a layer keeps."""
-        query, key, value = ctx.saved_tensors
-        to_query, to_key, to_value = map(_empty, (query, key, value))
-        memory = None
-        for place, weights in _each_block(query, key, ctx.scale):
-            torch.bmm(weights.transpose(1, 2), gradient[place], out=to_value[place])
-            memory = torch.empty_like(weights) if memory is None else memory
-            to_scores = memory[: len(weights)]
-            torch.bmm(gradient[place], value[place].transpose(1, 2), out=to_scores)
-            torch._softmax_backward_data(to_scores, weights, -1, weights.dtype, grad_input=to_scores)
-            to_scores.mul_(ctx.scale)
-            torch.bmm(to_scores, key[place], out=to_query[place])
-            torch.bmm(to_scores.transpose(1, 2), query[place], out=to_key[place])
-        return to_query, to_key, to_value, None
-
-
-def _each_block(query: Tensor, key: Tensor, scale: float) -> Any:
-    """The passage and the heads of each block, and its attention weights, (heads, tokens, tokens), until the next."""
-    passages, heads, tokens, _ = query.shape
-    count = max(1, min(heads, LARGEST // tokens**2))
-    memory = query.new_empty(count, tokens, tokens)
-    for passage in range(passages):
-        for first in range(0, heads, count):
-            place = passage, slice(first, min(first + count, heads))
-            weights = memory[: place[1].stop - first]
-            torch.baddbmm(weights, query[place], key[place].transpose(1, 2), beta=0, alpha=scale, out=weights)
-            yield place, torch.softmax(weights, -1, out=weights)
-
-
-def _empty(like: Tensor) -> Tensor:
-    """(passages, heads, tokens, size) without values, in memory token by token, as the next layer reads it."""
-    passages, heads, tokens, size = like.shape
-    return like.new_empty(passages, tokens, heads, size).transpose(1, 2)

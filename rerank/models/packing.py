@@ -104,12 +104,13 @@ def layers_of(model: Any) -> list[Any]:
 def keep_first_tokens(layer: Any) -> list[RemovableHandle]:
     """Makes the last layer return the first token of each packed passage, (passages, 1, hidden).
 
-    In BERT's layout, all that follows the attention of all tokens is computed for these tokens only: the projection of
-    what is attended to, the norms and the feed-forward part. Returns the hooks, to be removed.
+    In BERT's layout, all that follows the projections to queries, keys and values is computed for these tokens only:
+    attention (by some kernels of all tokens), norms and the feed-forward part. Returns the hooks, to be removed.
     """
     if first_token_part(layer) is layer:
         return [layer.register_forward_hook(_first_of_output, with_kwargs=True)]
     return [
+        layer.attention.self.register_forward_pre_hook(_attend_with_first, with_kwargs=True),
         layer.attention.self.register_forward_hook(_first_of_attended, with_kwargs=True),
         # The projection is not told the passages: its two arguments come as a pair.
         layer.attention.output.register_forward_pre_hook(
@@ -124,6 +125,11 @@ def first_token_part(layer: Any) -> nn.Module:
     in_attention = all(hasattr(attention, name) for name in ("self", "output"))
     part: nn.Module = attention if in_attention and hasattr(layer, "intermediate") else layer
     return part
+
+
+def _attend_with_first(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Hook of the attention, before it: only the first tokens need what they attend to."""
+    return args, kwargs if kwargs.get("passages") is None else kwargs | {"first_only": True}
 
 
 def _first_of_attended(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:

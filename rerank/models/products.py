@@ -1,40 +1,32 @@
 """How fast a CPU multiplies matrices, and float32 products by oneDNN where it is faster than the library of torch.
 
-torch multiplies float32 matrices with MKL, which reaches half the rate of oneDNN on AMD's processors with AVX-512.
+torch multiplies float32 matrices with MKL, which reaches 0.5 to 0.97 of the rate of oneDNN on AMD's processors.
 """
 
 import functools
-import os
+import re
 import time
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 FASTER = 1.5
-"""How many times as fast a CPU multiplies in bf16, if it has instructions for it (2 to 9 times), or with oneDNN."""
+"""How many times as fast a CPU multiplies in bf16, if it has instructions for it (2 to 9 times)."""
 
 SMALL = 2_000_000
 """Parameters of a model that bf16, int8 and oneDNN make no faster on a CPU."""
+
+PROCESSOR = Path("/proc/cpuinfo")
+FACTS = r"^(?:vendor_id|cpu family|model|model name|flags|Features)\s*: .*"
 
 ROWS, COLUMNS = 128, 768  # of the matrices that are multiplied: 0.15 Gflop
 
 
 @functools.cache
 def bf16_gain() -> float:
-    """How many times as fast as in float32 a thread of the CPU multiplies matrices in bf16; it takes about 0.1 s."""
-    return _gain(torch.matmul, torch.bfloat16)
-
-
-@functools.cache
-def onednn_gain() -> float:
-    """How many times as fast as torch by itself oneDNN multiplies float32 matrices; 0 if this torch is without it."""
-    return _gain(multiply, torch.float32) if torch.backends.mkldnn.is_available() else 0.0
-
-
-def _gain(multiply: Callable[[Tensor, Tensor], Tensor], dtype: torch.dtype) -> float:
-    """How many times as fast as torch's product in float32 another one is.
+    """How many times as fast as in float32 a thread of the CPU multiplies matrices in bf16; it takes about 0.1 s.
 
     The times are those that the thread computes, so other work on the machine does not change which is faster.
     """
@@ -43,14 +35,14 @@ def _gain(multiply: Callable[[Tensor, Tensor], Tensor], dtype: torch.dtype) -> f
     try:
         with torch.inference_mode():
             factors = [
-                (product, torch.ones(ROWS, COLUMNS, dtype=kind), torch.ones(COLUMNS, COLUMNS, dtype=kind))
-                for product, kind in ((torch.matmul, torch.float32), (multiply, dtype))
+                (torch.ones(ROWS, COLUMNS, dtype=kind), torch.ones(COLUMNS, COLUMNS, dtype=kind))
+                for kind in (torch.float32, torch.bfloat16)
             ]
             seconds = [float("inf")] * 2
             for number in range(10):  # the first one chooses kernels
-                for place, (product, rows, columns) in enumerate(factors):
+                for place, pair in enumerate(factors):
                     start = time.thread_time()
-                    product(rows, columns)
+                    torch.matmul(*pair)
                     seconds[place] = min(time.thread_time() - start, seconds[place])
                 if number and seconds[1] > 2 * seconds[0]:  # without instructions for it
                     break
@@ -59,13 +51,21 @@ def _gain(multiply: Callable[[Tensor, Tensor], Tensor], dtype: torch.dtype) -> f
     return seconds[0] / seconds[1]
 
 
+@functools.cache
 def prefers_onednn() -> bool:
-    """Whether oneDNN multiplies float32 matrices faster; not in one of several processes, which could disagree."""
-    return "LOCAL_RANK" not in os.environ and onednn_gain() >= FASTER
+    """Whether oneDNN multiplies float32 matrices faster than MKL, which torch calls: on AMD's processors."""
+    return torch.backends.mkldnn.is_available() and "AuthenticAMD" in processor()
+
+
+@functools.cache
+def processor() -> str:
+    """The maker, the model and the instructions of the processor; "" where the system has no /proc/cpuinfo."""
+    lines = PROCESSOR.read_text(encoding="utf-8") if PROCESSOR.is_file() else ""
+    return " ".join(dict.fromkeys(re.findall(FACTS, lines, re.MULTILINE)))
 
 
 def take_faster_products(model: nn.Module) -> None:
-    """Makes the linear layers of a model in float32 on the CPU multiply with oneDNN if it gains.
+    """Makes the linear layers of a model in float32 on the CPU multiply with oneDNN where it is faster.
 
     A model that is SMALL, and other types than float32, keep the products of torch.
     """
@@ -102,9 +102,13 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         for_x, for_weight, for_bias = ctx.needs_input_grad
-        rows = gradient.flatten(0, -2)
+        rows, inputs = gradient.flatten(0, -2), x.flatten(0, -2)
+        to_weight = None
+        if for_weight:  # oneDNN copies its first factor to transpose it, so that is the smaller one
+            wide = rows.shape[1] > inputs.shape[1]
+            to_weight = multiply(inputs.t(), rows.t()).t() if wide else multiply(rows.t(), inputs.t())
         return (
             multiply(gradient, weight.t()) if for_x else None,
-            multiply(rows.t(), x.flatten(0, -2).t()) if for_weight else None,
+            to_weight,
             rows.sum(0) if for_bias else None,
         )

@@ -17,6 +17,7 @@ from accelerate import Accelerator, PartialState
 from accelerate.utils import InitProcessGroupKwargs
 
 from rerank.config import Config, TrainingSettings
+from rerank.models.compiled_attention import missing_kernel
 from rerank.models.gpu import AUTOCAST, Precision, choose_precision, has_flash_attention, unusable_gpu
 from rerank.models.memory import ALLOCATOR_SETTINGS, prefer_expandable_segments
 from rerank.models.products import bf16_gain, prefers_onednn
@@ -115,6 +116,7 @@ def device_facts(device: torch.device) -> dict[str, Any]:
         "blas": blas[1] if blas else None,
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "onednn": device.type == "cpu" and prefers_onednn(),
+        "compiled_attention": device.type == "cpu" and not missing_kernel(torch.float32),
     }
     return {"device": str(device), "device_name": device_name(device), "arithmetic": arithmetic}
 
@@ -188,7 +190,12 @@ def describe_device(device: str, precision: Precision) -> str:
     chosen = choose_precision(precision, selected)
     if selected.type == "cpu":
         gain = f"products in bf16 are {bf16_gain():.1f} times as fast as in float32"
-        return f"CPU, {torch.get_num_threads()} threads, {chosen}: {gain}; training bert-base needs a GPU"
+        reason = missing_kernel(AUTOCAST.get(chosen, torch.float32))
+        attention = f"by torch: {reason}" if reason else "compiled for it"
+        return (
+            f"CPU, {torch.get_num_threads()} threads, {chosen}: {gain}; attention {attention}; training bert-base "
+            "needs a GPU"
+        )
     if selected.type == "mps":
         return f"Apple GPU, {chosen}"
     major, minor = torch.cuda.get_device_capability(selected)

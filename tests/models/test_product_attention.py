@@ -4,9 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from rerank.models import packed_attention
+from rerank.models import product_attention
 from rerank.models.encoder_inputs import Passages
-from rerank.models.packed_attention import attend, attend_by_products
+from rerank.models.packed_attention import attend
+from rerank.models.product_attention import attend_by_products
 
 HEADS, SIZE = 5, 8
 
@@ -21,7 +22,7 @@ def made(passages, tokens, dtype):
 @pytest.fixture(params=[2**21, 200])
 def blocks(request, monkeypatch):
     """All heads at once, and two heads of ten tokens at a time, so that the last block has one."""
-    monkeypatch.setattr(packed_attention, "LARGEST", request.param)
+    monkeypatch.setattr(product_attention, "LARGEST", request.param)
 
 
 @pytest.mark.usefixtures("blocks")
@@ -59,6 +60,6 @@ def test_packed_passages_in_bf16_take_it_unless_they_are_too_long(monkeypatch):
     assert calls == [1, 2]  # passages of equal length share a call
     exact, _ = attend(torch.nn.Module(), *(x.float() for x in inputs), None, passages=passages)
     torch.testing.assert_close(found.float(), exact, rtol=0.02, atol=0.02)
-    monkeypatch.setattr(packed_attention, "LARGEST", 80)  # 9 tokens need 81 weights
+    monkeypatch.setattr(product_attention, "LARGEST", 80)  # 9 tokens need 81 weights
     attend(torch.nn.Module(), *inputs, None, passages=passages)
     assert calls == [1, 2, 2]

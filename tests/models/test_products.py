@@ -8,15 +8,19 @@ import torch
 from torch import nn
 
 from rerank.models import products
-from rerank.models.products import onednn_gain, take_faster_products
+from rerank.models.products import prefers_onednn, take_faster_products
 
 
 @pytest.fixture
-def gain(monkeypatch):
-    """Sets how much faster oneDNN is; models of any size count."""
+def maker(monkeypatch):
+    """Sets whose processor it is; models of any size count."""
     monkeypatch.setattr(products, "SMALL", 0)
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
-    return lambda value: monkeypatch.setattr(products, "onednn_gain", lambda: value)
+
+    def install(name):
+        monkeypatch.setattr(products, "processor", lambda: f"vendor_id\t: {name} flags\t: fpu")
+        monkeypatch.setattr(products, "prefers_onednn", prefers_onednn.__wrapped__)
+
+    return install
 
 
 def is_faster(layer):
@@ -24,11 +28,11 @@ def is_faster(layer):
 
 
 @pytest.mark.parametrize("shape", [(7, 12), (2, 3, 12), (1, 1, 12)])
-@pytest.mark.parametrize("bias", [True, False])
-def test_values_and_gradients_are_those_in_float64(shape, bias, gain):
-    gain(2.0)
+@pytest.mark.parametrize(("bias", "out"), [(True, 5), (False, 5), (True, 20)])
+def test_values_and_gradients_are_those_in_float64(shape, bias, out, maker):
+    maker("AuthenticAMD")
     torch.manual_seed(0)
-    layer, x = nn.Linear(12, 5, bias=bias), torch.randn(*shape[:-1], 24)[..., ::2].requires_grad_()
+    layer, x = nn.Linear(12, out, bias=bias), torch.randn(*shape[:-1], 24)[..., ::2].requires_grad_()
     exact, exact_x = copy.deepcopy(layer).double(), x.detach().double().requires_grad_()
     take_faster_products(layer)
     assert is_faster(layer)
@@ -40,8 +44,8 @@ def test_values_and_gradients_are_those_in_float64(shape, bias, gain):
         torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
 
 
-def test_frozen_weights_and_copies_keep_their_own_gradients(gain):
-    gain(2.0)
+def test_frozen_weights_and_copies_keep_their_own_gradients(maker):
+    maker("AuthenticAMD")
     layer = nn.Linear(4, 3)
     take_faster_products(layer)
     layer.weight.requires_grad_(False)
@@ -55,8 +59,8 @@ def test_frozen_weights_and_copies_keep_their_own_gradients(gain):
     assert copied.bias.grad.tolist() == [2, 2, 2]
 
 
-def test_other_types_autocast_and_tracing_take_the_usual_product(gain):
-    gain(2.0)
+def test_other_types_autocast_and_tracing_take_the_usual_product(maker):
+    maker("AuthenticAMD")
     layer, x = nn.Linear(4, 3), torch.randn(2, 4)
     take_faster_products(layer)
     assert layer.double()(x.double()).dtype == torch.float64
@@ -67,20 +71,17 @@ def test_other_types_autocast_and_tracing_take_the_usual_product(gain):
 
 
 @pytest.mark.parametrize(
-    ("faster", "rank", "small", "expected"),
-    [(2.0, None, 0, True), (1.4, None, 0, False), (2.0, "0", 0, False), (2.0, None, 100, False)],
+    ("name", "small", "expected"), [("AuthenticAMD", 0, True), ("GenuineIntel", 0, False), ("AuthenticAMD", 100, False)]
 )
-def test_linear_layers_take_it_where_it_gains(faster, rank, small, expected, gain, monkeypatch):
-    gain(faster)
+def test_linear_layers_take_it_on_processors_of_amd(name, small, expected, maker, monkeypatch):
+    maker(name)
     monkeypatch.setattr(products, "SMALL", small)
-    if rank:
-        monkeypatch.setenv("LOCAL_RANK", rank)
     model = nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.Bilinear(4, 4, 1))
     take_faster_products(model)
     assert is_faster(model[0]) == expected
 
 
-def test_the_gain_is_measured_once_and_is_0_without_onednn(monkeypatch):
-    assert onednn_gain() == onednn_gain() > 0
+def test_a_torch_without_onednn_takes_its_own(maker, monkeypatch):
+    maker("AuthenticAMD")
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    assert onednn_gain.__wrapped__() == 0
+    assert not products.prefers_onednn()
