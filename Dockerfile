@@ -13,6 +13,8 @@ RUN python3 -m venv --without-pip /opt/rerank \
         ${cuda:+--torch-backend "$cuda"} .
 
 FROM python:3.11-slim-bookworm
+# The C compiler makes the attention of CPUs and Triton's kernels for the processor that the container runs on.
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 RUN useradd --create-home --uid 10001 rerank && install --directory --owner rerank /data
 COPY --from=build /opt/rerank /opt/rerank
 ENV PATH=/opt/rerank/bin:$PATH

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from rerank.batches.batch import Packed, restore_order
 from rerank.config import EncoderSettings
+from rerank.models.cpu.dropout import use_compiled_dropout
 from rerank.models.dropout import seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder
 from rerank.models.encoder_inputs import bucket_by_length, device_offsets, packed, padded
@@ -100,6 +101,7 @@ class CrossEncoder(nn.Module):
                 lines = [f"computed in float32: in bf16 the values of this model differ by {difference:.1g}"]
         if self.in_float32 or not in_half:
             take_faster_products(self)
+        use_compiled_dropout(self)
         return lines
 
     @property

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rerank.models.compiled_attention import attend_compiled, fits
+from rerank.models.cpu.attention import attend_compiled, fits
 from rerank.models.encoder_inputs import Bucket, Passages
 from rerank.models.product_attention import attend_by_products, fits_products
 

@@ -1,4 +1,4 @@
-"""Attention on a CPU in bf16 as matrix products, where the kernel of `rerank.models.compiled_attention` is not used."""
+"""Attention on a CPU in bf16 as matrix products, where the kernel of `rerank.models.cpu.attention` is not used."""
 
 from typing import Any
 

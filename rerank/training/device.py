@@ -17,7 +17,7 @@ from accelerate import Accelerator, PartialState
 from accelerate.utils import InitProcessGroupKwargs
 
 from rerank.config import Config, TrainingSettings
-from rerank.models.compiled_attention import missing_kernel
+from rerank.models.cpu.attention import missing_kernel
 from rerank.models.gpu import AUTOCAST, Precision, choose_precision, has_flash_attention, unusable_gpu
 from rerank.models.memory import ALLOCATOR_SETTINGS, prefer_expandable_segments
 from rerank.models.products import bf16_gain, prefers_onednn

@@ -6,8 +6,9 @@ from itertools import pairwise
 import pytest
 import torch
 
-from rerank.models import compiled_attention, packed_attention
-from rerank.models.compiled_attention import attend_compiled, fits, missing_kernel
+from rerank.models import packed_attention
+from rerank.models.cpu import attention, library
+from rerank.models.cpu.attention import attend_compiled, fits, missing_kernel
 from rerank.models.encoder_inputs import Passages
 from rerank.models.packed_attention import attend
 from tests.models.tiny import assert_same_gradients, open_tiny, scores_and_gradients
@@ -130,7 +131,7 @@ def test_a_model_has_the_scores_and_gradients_that_it_has_with_sdpa(kind, tmp_pa
 
 
 def test_it_takes_heads_of_some_sizes_on_a_cpu_in_two_types(monkeypatch):
-    monkeypatch.setattr(compiled_attention, "missing_kernel", lambda dtype: "")
+    monkeypatch.setattr(attention, "missing_kernel", lambda dtype: "")
 
     def taken(size=32, dtype=torch.float32, device="cpu", query_size=None):
         value = torch.empty(5, size, dtype=dtype, device=device)
@@ -145,10 +146,10 @@ def test_it_takes_heads_of_some_sizes_on_a_cpu_in_two_types(monkeypatch):
 def elsewhere(tmp_path, monkeypatch):
     """A machine where nothing is compiled yet."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for function in (missing_kernel, compiled_attention._library):
+    for function in (missing_kernel, library._load):
         function.cache_clear()
     yield tmp_path
-    for function in (missing_kernel, compiled_attention._library):
+    for function in (missing_kernel, library._load):
         function.cache_clear()
 
 
@@ -177,11 +178,11 @@ def test_without_a_compiler_torch_computes_it_and_a_line_says_so_once(compiler, 
 def test_it_is_compiled_once_for_a_processor(elsewhere, monkeypatch):
     assert missing_kernel(torch.float32) == ""
     (made_once,) = (elsewhere / "rerank" / "kernels").glob("*.so")
-    compiled_attention._library.cache_clear()
+    library._load.cache_clear()
     monkeypatch.setenv("CC", "no-such-cc")
-    assert compiled_attention._library(torch.float32)
-    monkeypatch.setattr(compiled_attention, "processor", lambda: "another")
-    compiled_attention._library.cache_clear()
+    assert library._load("attention", torch.float32)
+    monkeypatch.setattr(library, "processor", lambda: "another")
+    library._load.cache_clear()
     missing_kernel.cache_clear()
     assert "there is no C compiler" in missing_kernel(torch.float32)
     assert [*made_once.parent.glob("*.so")] == [made_once]
@@ -189,11 +190,11 @@ def test_it_is_compiled_once_for_a_processor(elsewhere, monkeypatch):
 
 @pytest.mark.parametrize(("flags", "missing"), [("avx2", True), ("avx512_bf16 amx_bf16", True)])
 def test_bf16_is_for_processors_with_its_instructions_and_without_amx(flags, missing, monkeypatch):
-    monkeypatch.setattr(compiled_attention, "processor", lambda: f"flags\t: fpu {flags}")
+    monkeypatch.setattr(attention, "processor", lambda: f"flags\t: fpu {flags}")
     assert bool(missing_kernel.__wrapped__(torch.bfloat16)) == missing
 
 
 @needs_compiler
 def test_a_kernel_with_other_values_is_not_taken(elsewhere, monkeypatch):
-    monkeypatch.setattr(compiled_attention, "AGREES", {torch.float32: 1e-12})
+    monkeypatch.setattr(attention, "AGREES", {torch.float32: 1e-12})
     assert "its values differ from torch's by" in missing_kernel(torch.float32)

@@ -1,44 +1,27 @@
-"""Attention of packed passages on a CPU by `attention.c`, which the system's C compiler compiles once.
+"""Attention of packed passages on a CPU by `attention.c`.
 
 torch's kernels for CPUs call a library for the products of each head, whose factors are too small for it: they reach
 half of its rate. Here one call computes all heads of all passages, and keeps the weights in the processor's caches.
 """
 
-import ctypes
 import functools
-import os
-import shlex
-import shutil
-import subprocess
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rerank.models.cpu.library import DEFINES, call
 from rerank.models.products import processor
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, short_hash, user_cache
 from rerank.utils.progress import log
 
-SOURCE = Path(__file__).with_name("attention.c")
-FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-shared", "-fPIC")
-DEFINES = {torch.float32: (), torch.bfloat16: ("-DBF16",)}
 SIZES = 32
 """The size of a head is a multiple of this: that of MiniLM, and half of that of BERT."""
 
 AGREES = {torch.float32: 1e-5, torch.bfloat16: 0.02}
 """The largest difference from torch's attention that rounding explains, for random values of variance 1."""
-
-
-class Library(NamedTuple):
-    """The functions of `attention.c` for one type of number."""
-
-    attend: Any
-    attend_backward: Any
-    scratch_words: Any
 
 
 def fits(query: Tensor, value: Tensor) -> bool:
@@ -92,12 +75,10 @@ def _by_token(x: Tensor) -> Tensor:
 
 def _call(function: str, tensors: tuple[Tensor, ...], longest: int, scale: float) -> None:
     query, key, value = tensors[:3]
-    library, threads = _library(query.dtype), torch.get_num_threads()
     steps = (x.stride(0) for x in (query, key, value))
-    shape = (ctypes.c_long * 7)(len(tensors[-1]) - 1, *query.shape[1:], longest, *steps)
-    scratch = torch.empty(threads, library.scratch_words(shape))
-    addresses = [tensor.data_ptr() for tensor in tensors]
-    getattr(library, function)(*addresses, shape, scale, threads, scratch.data_ptr())
+    shape = torch.tensor([len(tensors[-1]) - 1, *query.shape[1:], longest, *steps])
+    scratch = torch.empty(call("attention", query.dtype, "scratch_words", shape))
+    call("attention", query.dtype, function, *tensors, shape, scale, scratch)
 
 
 @functools.cache
@@ -113,9 +94,7 @@ def missing_kernel(dtype: torch.dtype) -> str:
     try:
         difference = _difference(dtype)
         reason = "" if difference <= AGREES[dtype] else f"its values differ from torch's by {difference:.1g}"
-    except subprocess.CalledProcessError as error:
-        reason = f"{error.cmd[0]} cannot compile it: {' '.join(error.stderr.decode(errors='replace').split())[:200]}"
-    except (OSError, UserError, subprocess.TimeoutExpired) as error:
+    except (OSError, UserError) as error:
         reason = str(error)
     if reason:
         log.info(f"attention is computed by torch, which takes longer: {reason}")
@@ -138,28 +117,3 @@ def _difference(dtype: torch.dtype) -> float:
     pairs = [(found, expected)]
     pairs += zip(*(torch.autograd.grad(x.float().square().sum(), inputs) for x in (found, expected)), strict=True)
     return max(float(((one.float() - other.float()).abs().max() / other.abs().max()).detach()) for one, other in pairs)
-
-
-@functools.cache
-def _library(dtype: torch.dtype) -> Library:
-    """Compiles the kernel for this processor into the user's cache if it is not there, and loads it.
-
-    Raises UserError without a compiler or a cache, SubprocessError if it cannot be compiled, OSError if not loaded.
-    """
-    source, flags = SOURCE.read_text(encoding="utf-8"), [*FLAGS, *DEFINES[dtype]]
-    place = user_cache("kernels") / f"attention-{short_hash(source, flags, processor())}.so"
-    if not place.is_file():
-        compiler = shlex.split(os.environ.get("CC") or "cc")
-        if not shutil.which(compiler[0]):
-            raise UserError(f"there is no C compiler {compiler[0]}; install one, such as gcc")
-        with atomic_write(place) as out:
-            subprocess.run(
-                [*compiler, *flags, str(SOURCE), "-o", str(out), "-lm"], check=True, capture_output=True, timeout=120
-            )
-    loaded = ctypes.CDLL(str(place))
-    library = Library(*(getattr(loaded, name) for name in Library._fields))
-    address, numbers = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_float, ctypes.c_int, ctypes.c_void_p]
-    library.attend.argtypes = [address] * 7 + numbers
-    library.attend_backward.argtypes = [address] * 11 + numbers
-    library.scratch_words.argtypes, library.scratch_words.restype = [address], ctypes.c_long
-    return library

@@ -1,14 +1,14 @@
-/* Attention of packed passages on a CPU, and its gradients; rerank/models/compiled_attention.py compiles and calls it.
+/* Attention of packed passages on a CPU, and its gradients; attention.py calls it.
 
    A task is a head of a passage. Numbers are float, or bf16 with -DBF16. A word has 32 bits: a float, or two numbers of
    bf16, which one instruction multiplies and adds. Keys and values are packed once a task, so that the innermost loop
    multiplies vectors of words with single words. Sums, scores and exponentials are float. */
 #include <math.h>
 #include <omp.h>
-#include <stdint.h>
 #ifdef BF16
 #include <immintrin.h>
 #endif
+#include "real.h"
 
 #ifdef __AVX512F__
 #define LANES 16
@@ -20,30 +20,15 @@
 #define BLOCK 24          /* queries whose weights are in memory at a time */
 #define ROUND_UP(n) (((n) + PANEL - 1) / PANEL * PANEL)
 
-typedef uint32_t word;
+typedef uint32_t word __attribute__((may_alias));
 typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef union {
-    float number;
-    uint32_t bits;
-    int32_t integer;
-} both;
-
 #ifdef BF16
-typedef uint16_t real;
 #define WORDS(n) (((n) + 1) / 2)
-static inline float to_float(real x) { return ((both){.bits = (uint32_t)x << 16}).number; }
-static inline real from_float(float x) {
-    uint32_t bits = ((both){.number = x}).bits;
-    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-}
 static inline vector add_product(vector sum, word x, const word *y) {
     return (vector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(x), (__m512bh)_mm512_loadu_si512(y));
 }
 #else
-typedef float real;
 #define WORDS(n) (n)
-static inline float to_float(real x) { return x; }
-static inline real from_float(float x) { return x; }
 static inline vector add_product(vector sum, word x, const word *y) {
     return sum + ((both){.bits = x}).number * *(const vector *)y;
 }
@@ -173,10 +158,10 @@ static inline float exponential(float x) {
     return y.number;
 }
 
-/* The words of memory that a thread needs; `shape` is that of `attend`. */
-long scratch_words(const long *shape) {
+/* The words of memory that `threads` need; `shape` is that of `attend`. */
+long scratch_words(const long *shape, long threads) {
     long size = shape[2], width = ROUND_UP(shape[3]);
-    return 5 * width * size + 3 * BLOCK * width + 2 * BLOCK * size;
+    return threads * (5 * width * size + 3 * BLOCK * width + 2 * BLOCK * size);
 }
 
 /* out = softmax(scale q kᵀ) v of each passage and head, and the logarithms of the sums of exponentials, (heads, queries).
@@ -184,12 +169,12 @@ long scratch_words(const long *shape) {
    shape: passages, heads, size, the tokens of the longest passage, and the steps from token to token of q, k and v.
    Queries and tokens of passage p are those from its place in `query_starts` and `starts` to the next. */
 void attend(real *q, real *k, real *v, real *out, float *sums, const int32_t *query_starts, const int32_t *starts,
-            const long *shape, float scale, int threads, word *scratch) {
+            const long *shape, float scale, word *scratch, long threads) {
     long passages = shape[0], heads = shape[1], size = shape[2], width = ROUND_UP(shape[3]);
     part queries = {q, shape[4]}, keys = {k, shape[5]}, values = {v, shape[6]}, outs = {out, heads * size};
 #pragma omp parallel num_threads(threads)
     {
-        word *packed = scratch + omp_get_thread_num() * scratch_words(shape);
+        word *packed = scratch + omp_get_thread_num() * scratch_words(shape, 1);
         word *pairs = packed + width * size, *rounded = pairs + width * size;
         float *weights = (float *)(rounded + BLOCK * width), *sum = weights + BLOCK * width;
 #pragma omp for schedule(dynamic)
@@ -229,13 +214,13 @@ void attend(real *q, real *k, real *v, real *out, float *sums, const int32_t *qu
 /* The gradients to_q, to_k and to_v, as `out` in memory, of the gradient g of `out`. */
 void attend_backward(real *q, real *k, real *v, real *out, float *sums, real *g, real *to_q, real *to_k, real *to_v,
                      const int32_t *query_starts, const int32_t *starts, const long *shape, float scale,
-                     int threads, word *scratch) {
+                     word *scratch, long threads) {
     long passages = shape[0], heads = shape[1], size = shape[2], width = ROUND_UP(shape[3]), step = heads * size;
     part queries = {q, shape[4]}, keys = {k, shape[5]}, values = {v, shape[6]}, outs = {out, step}, gs = {g, step};
     part to_queries = {to_q, step}, to_keys = {to_k, step}, to_values = {to_v, step};
 #pragma omp parallel num_threads(threads)
     {
-        word *packed = scratch + omp_get_thread_num() * scratch_words(shape);
+        word *packed = scratch + omp_get_thread_num() * scratch_words(shape, 1);
         word *packed_values = packed + width * size, *pairs = packed_values + width * size;
         float *for_keys = (float *)(pairs + width * size), *for_values = for_keys + width * size;
         float *weights = for_values + width * size, *slopes = weights + BLOCK * width;
