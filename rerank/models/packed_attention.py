@@ -70,8 +70,8 @@ def attend(
     queries, keys, values = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))  # x[0] copies its gradient
     if passages.flash and _fits_flash(query, value):
         return _attend_any_lengths(queries, keys, values, passages, scaling, window)[None], None
-    if _sees_all(max(passages.lengths), window) and fits(query, value):
-        return _attend_on_cpu(queries, keys, values, passages, scaling, first_only)[None], None
+    if fits(query, value):
+        return _attend_on_cpu(queries, keys, values, passages, scaling, window, first_only)[None], None
     buckets = passages.buckets
     sizes = [bucket.tokens for bucket in buckets]
     # Splitting and concatenating once keeps the backward pass linear in the tokens, which slicing would not.
@@ -87,16 +87,11 @@ def _fits_flash(query: Tensor, value: Tensor) -> bool:
     return value.is_cuda and half and query.shape[-1] == size <= 256 and size % 8 == 0
 
 
-def _sees_all(length: int, window: Window) -> bool:
-    """Whether no number of `window` limits which of `length` tokens attend to each other."""
-    return all(side < 0 or side >= length - 1 for side in window)
-
-
 def _window_mask(length: int, window: Window, device: torch.device) -> Tensor | None:
     """Mask of the tokens that may attend to each other, (length, length); None if no number of `window` limits them."""
-    if _sees_all(length, window):
-        return None
     before, after = (length if side < 0 else side for side in window)
+    if min(before, after) >= length - 1:
+        return None
     positions = torch.arange(length, device=device)
     distances = positions[:, None] - positions
     return (distances <= before) & (-distances <= after)
@@ -153,16 +148,17 @@ def _attend_any_lengths(
 
 
 def _attend_on_cpu(
-    queries: Tensor, keys: Tensor, values: Tensor, passages: Passages, scaling: float | None, first_only: bool
-) -> Tensor:
+    queries: Tensor, keys: Tensor, values: Tensor, passages: Passages, scaling: float | None, window: Window,
+    first_only: bool,
+) -> Tensor:  # fmt: skip
     """Attention of all passages by `attend_compiled`: (tokens, heads, size) each."""
     queries, keys = queries.to(values.dtype), keys.to(values.dtype)  # rotary positions make them float32
     scale = values.shape[-1] ** -0.5 if scaling is None else scaling
     starts, longest = passages.offsets, max(passages.lengths)
     if not first_only:
-        return attend_compiled(queries, keys, values, starts, starts, longest, scale)
+        return attend_compiled(queries, keys, values, starts, starts, longest, scale, window)
     firsts, count = starts[:-1], torch.arange(len(starts), dtype=starts.dtype)
-    attended = attend_compiled(queries.index_select(0, firsts), keys, values, count, starts, longest, scale)
+    attended = attend_compiled(queries.index_select(0, firsts), keys, values, count, starts, longest, scale, window)
     return torch.zeros_like(values).index_copy(0, firsts.long(), attended)
 
 

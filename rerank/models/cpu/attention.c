@@ -1,145 +1,15 @@
 /* Attention of packed passages on a CPU, and its gradients; attention.py calls it.
 
-   A task is a head of a passage. Numbers are float, or bf16 with -DBF16. A word has 32 bits: a float, or two numbers of
-   bf16, which one instruction multiplies and adds. Keys and values are packed once a task, so that the innermost loop
-   multiplies vectors of words with single words. Sums, scores and exponentials are float. */
+   A task is a head of a passage. Scores and exponentials are float. */
 #include <math.h>
 #include <omp.h>
-#ifdef BF16
-#include <immintrin.h>
-#endif
-#include "real.h"
+#include "products.h"
 
-#ifdef __AVX512F__
-#define LANES 16
-#else
-#define LANES 8
-#endif
-#define PANEL (2 * LANES) /* columns of a tile: two vectors */
-#define TILE 6            /* rows of a tile: with its two vectors, they fit the registers of AVX2 */
-#define BLOCK 24          /* queries whose weights are in memory at a time */
-#define ROUND_UP(n) (((n) + PANEL - 1) / PANEL * PANEL)
+#define BLOCK 24 /* queries whose weights are in memory at a time */
 
-typedef uint32_t word __attribute__((may_alias));
-typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-#ifdef BF16
-#define WORDS(n) (((n) + 1) / 2)
-static inline vector add_product(vector sum, word x, const word *y) {
-    return (vector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(x), (__m512bh)_mm512_loadu_si512(y));
+static part part_of(real *x, long step, long token, long head, long size) {
+    return (part){x + token * step + head * size, step};
 }
-#else
-#define WORDS(n) (n)
-static inline vector add_product(vector sum, word x, const word *y) {
-    return sum + ((both){.bits = x}).number * *(const vector *)y;
-}
-#endif
-
-/* A matrix of words: that of row m and place k is at[m * row + k * place]. */
-typedef struct {
-    const word *at;
-    long row, place;
-} factor;
-
-/* Queries, keys, values or what is computed of them: x[token * step + d] of one head. */
-typedef struct {
-    real *x;
-    long step;
-} part;
-
-static inline __attribute__((always_inline)) void
-tile(int rows, long depth, factor a, const word *b, long step, float *c, long width, int add) {
-    vector left[TILE], right[TILE];
-#pragma GCC unroll 6
-    for (int m = 0; m < rows; m++) {
-        left[m] = add ? *(vector *)(c + m * width) : (vector){};
-        right[m] = add ? *(vector *)(c + m * width + LANES) : (vector){};
-    }
-    for (long k = 0; k < depth; k++, b += step)
-#pragma GCC unroll 6
-        for (int m = 0; m < rows; m++) {
-            word x = a.at[m * a.row + k * a.place];
-            left[m] = add_product(left[m], x, b);
-            right[m] = add_product(right[m], x, b + LANES);
-        }
-#pragma GCC unroll 6
-    for (int m = 0; m < rows; m++) {
-        *(vector *)(c + m * width) = left[m];
-        *(vector *)(c + m * width + LANES) = right[m];
-    }
-}
-
-/* c (rows, columns) = or += a (rows, depth) b (depth, columns); rows of b lie `step` words apart, its panels `panel`. */
-static void product(long rows, long columns, long depth, factor a, const word *b, long step, long panel, float *c,
-                    long width, int add) {
-    for (long n = 0; n < columns; n += PANEL, b += panel)
-        for (long m = 0; m < rows; m += TILE) {
-            factor x = {a.at + m * a.row, a.row, a.place};
-            float *y = c + m * width + n;
-            switch (rows - m) {
-            case 1: tile(1, depth, x, b, step, y, width, add); break;
-            case 2: tile(2, depth, x, b, step, y, width, add); break;
-            case 3: tile(3, depth, x, b, step, y, width, add); break;
-            case 4: tile(4, depth, x, b, step, y, width, add); break;
-            case 5: tile(5, depth, x, b, step, y, width, add); break;
-            default: tile(6, depth, x, b, step, y, width, add);
-            }
-        }
-}
-
-/* The transpose in panels: the words of PANEL tokens side by side, 0 where there is no token. */
-static void transpose(part p, long tokens, long size, word *out) {
-    for (long first = 0; first < tokens; first += PANEL)
-        for (long k = 0; k < WORDS(size); k++)
-            for (long j = first; j < first + PANEL; j++) *out++ = j < tokens ? ((word *)(p.x + j * p.step))[k] : 0;
-}
-
-/* The words of pairs of tokens, (WORDS(tokens), size), 0 where there is no token; of floats the tokens themselves. */
-static factor pair(part p, long tokens, long size, word *out) {
-#ifdef BF16
-    for (long j = 0; j < tokens; j += 2) {
-        const real *x = p.x + j * p.step, *y = j + 1 < tokens ? x + p.step : 0;
-        for (long d = 0; d < size; d++) out[j / 2 * size + d] = x[d] | (y ? (word)y[d] << 16 : 0);
-    }
-    return (factor){out, size, 1};
-#else
-    return (factor){(const word *)p.x, p.step, 1};
-#endif
-}
-
-/* Rounds rows of numbers to words, (rows, WORDS(columns)), the first factor of a product; of floats they are these. */
-static factor rows_of(float *x, long rows, long columns, long width, word *out) {
-#ifdef BF16
-    for (long m = 0; m < rows; m++) {
-        real *to = (real *)(out + m * width / 2);
-        for (long j = 0; j < columns; j++) to[j] = from_float(x[m * width + j]);
-        if (columns % 2) to[columns] = 0;
-    }
-    return (factor){out, width / 2, 1};
-#else
-    return (factor){(const word *)x, width, 1};
-#endif
-}
-
-/* The same of the transpose, (columns, WORDS(rows)). */
-static factor columns_of(float *x, long rows, long columns, long width, word *out) {
-#ifdef BF16
-    for (long m = 0; m < rows; m += 2) {
-        const float *top = x + m * width, *next = m + 1 < rows ? top + width : 0;
-        word *to = out + m / 2 * width;
-        if (next)
-            for (long j = 0; j < columns; j++) to[j] = from_float(top[j]) | (word)from_float(next[j]) << 16;
-        else
-            for (long j = 0; j < columns; j++) to[j] = from_float(top[j]);
-    }
-    return (factor){out, 1, width};
-#else
-    return (factor){(const word *)x, 1, width};
-#endif
-}
-
-static factor of_part(part p, long token) { return (factor){(word *)(p.x + token * p.step), WORDS(p.step), 1}; }
-
-static part at(part p, long token, long head, long size) { return (part){p.x + token * p.step + head * size, p.step}; }
 
 static void store(const float *x, long rows, long size, part to) {
     for (long m = 0; m < rows; m++)
@@ -158,6 +28,53 @@ static inline float exponential(float x) {
     return y.number;
 }
 
+/* A block of queries, and the keys near them: `near` has those of one query. */
+typedef struct {
+    long place, rows, low, high;
+} range;
+
+/* The queries from `place` of a passage on, and the keys near any of them; `low` begins a panel.
+
+   window: how many tokens before and after itself a token attends to. */
+static range block_at(long place, long queries, long tokens, const long *window) {
+    long rows = queries - place < BLOCK ? queries - place : BLOCK, low = place - window[0];
+    long high = place + rows + window[1];
+    return (range){place, rows, low < 0 ? 0 : low / PANEL * PANEL, high < tokens ? high : tokens};
+}
+
+/* The keys near query m of a block, counted from the first key of the block. */
+static range near(range block, long m, const long *window) {
+    long low = block.place + m - window[0], high = block.place + m + window[1] + 1;
+    low = low > block.low ? low - block.low : 0;
+    return (range){block.place + m, 1, low, (high < block.high ? high : block.high) - block.low};
+}
+
+static void clear(float *row, range kept, long columns) {
+    for (long j = 0; j < kept.low; j++) row[j] = 0.0f;
+    for (long j = kept.high; j < columns; j++) row[j] = 0.0f;
+}
+
+/* The products of a block of queries with the keys near them, which `packed` has. */
+static void compare(range block, part queries, long size, const word *packed, float *out, long width) {
+    factor rows = {(word *)queries.x, WORDS(queries.step), 1};
+    product(block.rows, ROUND_UP(block.high - block.low), WORDS(size), rows, packed + block.low * WORDS(size), PANEL,
+            PANEL * WORDS(size), out, width, 0);
+}
+
+/* out = x (rows, keys) times the `paired` keys or values of the block. */
+static void combine(range block, float *x, factor paired, long size, float *out, long width, word *rounded) {
+    long keys = block.high - block.low;
+    product(block.rows, size, WORDS(keys), rows_of(x, block.rows, keys, width, rounded),
+            paired.at + WORDS(block.low) * paired.row, paired.row, PANEL, out, size, 0);
+}
+
+/* out (keys, size) += the transpose of x (rows, keys) times rows. */
+static void scatter(range block, float *x, part rows, long size, float *out, long width, word *rounded, word *pairs) {
+    long keys = block.high - block.low;
+    factor paired = pair(rows, block.rows, size, pairs), columns = columns_of(x, block.rows, keys, width, rounded);
+    product(keys, size, WORDS(block.rows), columns, paired.at, paired.row, PANEL, out + block.low * size, size, 1);
+}
+
 /* The words of memory that `threads` need; `shape` is that of `attend`. */
 long scratch_words(const long *shape, long threads) {
     long size = shape[2], width = ROUND_UP(shape[3]);
@@ -166,12 +83,13 @@ long scratch_words(const long *shape, long threads) {
 
 /* out = softmax(scale q kᵀ) v of each passage and head, and the logarithms of the sums of exponentials, (heads, queries).
 
-   shape: passages, heads, size, the tokens of the longest passage, and the steps from token to token of q, k and v.
-   Queries and tokens of passage p are those from its place in `query_starts` and `starts` to the next. */
+   shape: passages, heads, size, the tokens of the longest passage, the steps from token to token of q, k and v, and the
+   window. Tokens of passage p are those from its place in `starts` to the next; its queries, by `query_starts`, are
+   those of its first tokens, or of all. */
 void attend(real *q, real *k, real *v, real *out, float *sums, const int32_t *query_starts, const int32_t *starts,
             const long *shape, float scale, word *scratch, long threads) {
     long passages = shape[0], heads = shape[1], size = shape[2], width = ROUND_UP(shape[3]);
-    part queries = {q, shape[4]}, keys = {k, shape[5]}, values = {v, shape[6]}, outs = {out, heads * size};
+    const long *window = shape + 7;
 #pragma omp parallel num_threads(threads)
     {
         word *packed = scratch + omp_get_thread_num() * scratch_words(shape, 1);
@@ -179,33 +97,33 @@ void attend(real *q, real *k, real *v, real *out, float *sums, const int32_t *qu
         float *weights = (float *)(rounded + BLOCK * width), *sum = weights + BLOCK * width;
 #pragma omp for schedule(dynamic)
         for (long task = 0; task < passages * heads; task++) {
-            long passage = task / heads, head = task % heads, start = starts[passage], stop = query_starts[passage + 1];
-            long tokens = starts[passage + 1] - start;
-            transpose(at(keys, start, head, size), tokens, size, packed);
-            factor paired = pair(at(values, start, head, size), tokens, size, pairs);
-            for (long first = query_starts[passage]; first < stop; first += BLOCK) {
-                long rows = stop - first < BLOCK ? stop - first : BLOCK;
-                product(rows, ROUND_UP(tokens), WORDS(size), of_part(at(queries, first, head, size), 0), packed, PANEL,
-                        PANEL * WORDS(size), weights, width, 0);
+            long passage = task / heads, head = task % heads, start = starts[passage], begin = query_starts[passage];
+            long tokens = starts[passage + 1] - start, count = query_starts[passage + 1] - begin;
+            transpose(part_of(k, shape[5], start, head, size), tokens, size, packed);
+            factor paired = pair(part_of(v, shape[6], start, head, size), tokens, size, pairs);
+            for (long place = 0; place < count; place += BLOCK) {
+                range block = block_at(place, count, tokens, window);
+                compare(block, part_of(q, shape[4], begin + place, head, size), size, packed, weights, width);
                 float factors[BLOCK];
-                for (long m = 0; m < rows; m++) {
+                for (long m = 0; m < block.rows; m++) {
+                    range kept = near(block, m, window);
                     float *w = weights + m * width, most = -INFINITY, total = 0.0f;
 #pragma omp simd reduction(max : most)
-                    for (long j = 0; j < tokens; j++) most = w[j] > most ? w[j] : most;
+                    for (long j = kept.low; j < kept.high; j++) most = w[j] > most ? w[j] : most;
                     float shift = most * scale;
 #pragma omp simd reduction(+ : total)
-                    for (long j = 0; j < tokens; j++) {
+                    for (long j = kept.low; j < kept.high; j++) {
                         w[j] = exponential(w[j] * scale - shift);
                         total += w[j];
                     }
+                    clear(w, kept, block.high - block.low);
                     factors[m] = 1.0f / total;
-                    sums[head * query_starts[passages] + first + m] = shift + logf(total);
+                    sums[head * query_starts[passages] + begin + place + m] = shift + logf(total);
                 }
-                product(rows, size, WORDS(tokens), rows_of(weights, rows, tokens, width, rounded), paired.at, paired.row,
-                        PANEL, sum, size, 0);
-                for (long m = 0; m < rows; m++)
+                combine(block, weights, paired, size, sum, width, rounded);
+                for (long m = 0; m < block.rows; m++)
                     for (long d = 0; d < size; d++) sum[m * size + d] *= factors[m];
-                store(sum, rows, size, at(outs, first, head, size));
+                store(sum, block.rows, size, part_of(out, heads * size, begin + place, head, size));
             }
         }
     }
@@ -213,11 +131,10 @@ void attend(real *q, real *k, real *v, real *out, float *sums, const int32_t *qu
 
 /* The gradients to_q, to_k and to_v, as `out` in memory, of the gradient g of `out`. */
 void attend_backward(real *q, real *k, real *v, real *out, float *sums, real *g, real *to_q, real *to_k, real *to_v,
-                     const int32_t *query_starts, const int32_t *starts, const long *shape, float scale,
-                     word *scratch, long threads) {
+                     const int32_t *query_starts, const int32_t *starts, const long *shape, float scale, word *scratch,
+                     long threads) {
     long passages = shape[0], heads = shape[1], size = shape[2], width = ROUND_UP(shape[3]), step = heads * size;
-    part queries = {q, shape[4]}, keys = {k, shape[5]}, values = {v, shape[6]}, outs = {out, step}, gs = {g, step};
-    part to_queries = {to_q, step}, to_keys = {to_k, step}, to_values = {to_v, step};
+    const long *window = shape + 7;
 #pragma omp parallel num_threads(threads)
     {
         word *packed = scratch + omp_get_thread_num() * scratch_words(shape, 1);
@@ -228,41 +145,39 @@ void attend_backward(real *q, real *k, real *v, real *out, float *sums, real *g,
         word *block_pairs = (word *)(for_queries + BLOCK * size), *rounded = block_pairs + BLOCK * size;
 #pragma omp for schedule(dynamic)
         for (long task = 0; task < passages * heads; task++) {
-            long passage = task / heads, head = task % heads, start = starts[passage], stop = query_starts[passage + 1];
-            long tokens = starts[passage + 1] - start, begin = query_starts[passage];
-            transpose(at(keys, start, head, size), tokens, size, packed);
-            transpose(at(values, start, head, size), tokens, size, packed_values);
-            factor paired = pair(at(keys, start, head, size), tokens, size, pairs);
-            for (long first = begin; first < stop; first += BLOCK) {
-                long rows = stop - first < BLOCK ? stop - first : BLOCK;
-                part query = at(queries, first, head, size), slope = at(gs, first, head, size);
-                product(rows, ROUND_UP(tokens), WORDS(size), of_part(query, 0), packed, PANEL, PANEL * WORDS(size),
-                        weights, width, 0);
-                product(rows, ROUND_UP(tokens), WORDS(size), of_part(slope, 0), packed_values, PANEL,
-                        PANEL * WORDS(size), slopes, width, 0);
-                for (long m = 0; m < rows; m++) {
-                    const real *o = at(outs, first + m, head, size).x, *s = slope.x + m * step;
-                    float mean = 0.0f, shift = sums[head * query_starts[passages] + first + m];
-                    for (long d = 0; d < size; d++) mean += to_float(o[d]) * to_float(s[d]);
+            long passage = task / heads, head = task % heads, start = starts[passage], begin = query_starts[passage];
+            long tokens = starts[passage + 1] - start, count = query_starts[passage + 1] - begin;
+            part keys = part_of(k, shape[5], start, head, size);
+            transpose(keys, tokens, size, packed);
+            transpose(part_of(v, shape[6], start, head, size), tokens, size, packed_values);
+            factor paired = pair(keys, tokens, size, pairs);
+            for (long j = 0; j < tokens * size; j++) for_keys[j] = for_values[j] = 0.0f;
+            for (long place = 0; place < count; place += BLOCK) {
+                range block = block_at(place, count, tokens, window);
+                part query = part_of(q, shape[4], begin + place, head, size);
+                part slope = part_of(g, step, begin + place, head, size), o = part_of(out, step, begin + place, head, size);
+                compare(block, query, size, packed, weights, width);
+                compare(block, slope, size, packed_values, slopes, width);
+                for (long m = 0; m < block.rows; m++) {
+                    range kept = near(block, m, window);
+                    float mean = 0.0f, shift = sums[head * query_starts[passages] + begin + place + m];
+                    for (long d = 0; d < size; d++) mean += to_float(o.x[m * step + d]) * to_float(slope.x[m * step + d]);
                     float *w = weights + m * width, *dw = slopes + m * width;
 #pragma omp simd
-                    for (long j = 0; j < tokens; j++) {
+                    for (long j = kept.low; j < kept.high; j++) {
                         w[j] = exponential(w[j] * scale - shift);
                         dw[j] = w[j] * (dw[j] - mean) * scale;
                     }
+                    clear(w, kept, block.high - block.low);
+                    clear(dw, kept, block.high - block.low);
                 }
-                product(rows, size, WORDS(tokens), rows_of(slopes, rows, tokens, width, rounded), paired.at, paired.row,
-                        PANEL, for_queries, size, 0);
-                store(for_queries, rows, size, at(to_queries, first, head, size));
-                factor other = pair(slope, rows, size, block_pairs);
-                product(tokens, size, WORDS(rows), columns_of(weights, rows, tokens, width, rounded), other.at, other.row,
-                        PANEL, for_values, size, first > begin);
-                other = pair(query, rows, size, block_pairs);
-                product(tokens, size, WORDS(rows), columns_of(slopes, rows, tokens, width, rounded), other.at, other.row,
-                        PANEL, for_keys, size, first > begin);
+                combine(block, slopes, paired, size, for_queries, width, rounded);
+                store(for_queries, block.rows, size, part_of(to_q, step, begin + place, head, size));
+                scatter(block, weights, slope, size, for_values, width, rounded, block_pairs);
+                scatter(block, slopes, query, size, for_keys, width, rounded, block_pairs);
             }
-            store(for_keys, tokens, size, at(to_keys, start, head, size));
-            store(for_values, tokens, size, at(to_values, start, head, size));
+            store(for_keys, tokens, size, part_of(to_k, step, start, head, size));
+            store(for_values, tokens, size, part_of(to_v, step, start, head, size));
         }
     }
 }

@@ -32,29 +32,32 @@ def fits(query: Tensor, value: Tensor) -> bool:
 
 
 def attend_compiled(
-    queries: Tensor, keys: Tensor, values: Tensor, query_starts: Tensor, starts: Tensor, longest: int, scale: float
-) -> Tensor:
+    queries: Tensor, keys: Tensor, values: Tensor, query_starts: Tensor, starts: Tensor, longest: int, scale: float,
+    window: tuple[int, int] = (-1, -1),
+) -> Tensor:  # fmt: skip
     """softmax(scale · queries keysᵀ) values within each passage: (queries, heads, size), as `queries`.
 
-    Queries and tokens of passage p are those from the p-th to the next of `query_starts` and `starts`, int32; `longest`
-    is the tokens of the longest passage. Products of bf16 numbers are summed in float32. The result does not depend on
-    the threads, nor on the other passages.
+    Queries and tokens of passage p are those from the p-th to the next of `query_starts` and `starts`, int32; queries
+    are those of all tokens, or of the first ones. `longest` is the tokens of the longest passage. A token attends to
+    those of the `window`: so many before and after itself, -1 for all. Products of bf16 numbers are summed in float32.
+    The result does not depend on the threads, nor on the other passages.
     """
-    attended: Tensor = _Attention.apply(queries, keys, values, query_starts, starts, longest, scale)
+    settings = longest, *(longest if side < 0 else side for side in window)
+    attended: Tensor = _Attention.apply(queries, keys, values, query_starts, starts, settings, scale)
     return attended
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, query_starts: Tensor, starts: Tensor, longest: int,
-        scale: float,
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, query_starts: Tensor, starts: Tensor,
+        settings: tuple[int, int, int], scale: float,
     ) -> Tensor:  # fmt: skip
         query, key, value = map(_by_token, (query, key, value))
         out, sums = torch.empty(query.shape, dtype=query.dtype), torch.empty(query.shape[1], query.shape[0])
         ctx.save_for_backward(query, key, value, out, sums, query_starts, starts)
-        ctx.longest, ctx.scale = longest, scale
-        _call("attend", (query, key, value, out, sums, query_starts, starts), longest, scale)
+        ctx.settings, ctx.scale = settings, scale
+        _call("attend", (query, key, value, out, sums, query_starts, starts), settings, scale)
         return out
 
     @staticmethod
@@ -63,7 +66,7 @@ class _Attention(torch.autograd.Function):
         query, key, value, out, sums, query_starts, starts = ctx.saved_tensors
         to_inputs = [torch.empty(x.shape, dtype=x.dtype) for x in (query, key, value)]
         tensors = (query, key, value, out, sums, gradient.contiguous(), *to_inputs, query_starts, starts)
-        _call("attend_backward", tensors, ctx.longest, ctx.scale)
+        _call("attend_backward", tensors, ctx.settings, ctx.scale)
         return (*to_inputs, None, None, None, None)
 
 
@@ -73,10 +76,10 @@ def _by_token(x: Tensor) -> Tensor:
     return x if ready else x.contiguous()
 
 
-def _call(function: str, tensors: tuple[Tensor, ...], longest: int, scale: float) -> None:
+def _call(function: str, tensors: tuple[Tensor, ...], settings: tuple[int, int, int], scale: float) -> None:
     query, key, value = tensors[:3]
-    steps = (x.stride(0) for x in (query, key, value))
-    shape = torch.tensor([len(tensors[-1]) - 1, *query.shape[1:], longest, *steps])
+    (longest, *window), steps = settings, (x.stride(0) for x in (query, key, value))
+    shape = torch.tensor([len(tensors[-1]) - 1, *query.shape[1:], longest, *steps, *window])
     scratch = torch.empty(call("attention", query.dtype, "scratch_words", shape))
     call("attention", query.dtype, function, *tensors, shape, scale, scratch)
 

@@ -39,11 +39,17 @@ def made(size, dtype):
     return three, torch.randn(HEADS, tokens, size).to(dtype).transpose(0, 1)
 
 
-def by_equations(three, scale, starts=STARTS):
+def by_equations(three, scale, window=(-1, -1)):
     """softmax(scale · q kᵀ) v of each passage, in float64."""
-    parts = [three[first:stop].double().unbind(1) for first, stop in pairwise(starts)]
-    weights = [(torch.einsum("ihd,jhd->hij", q, k) * scale).softmax(-1) for q, k, _ in parts]
-    return torch.cat([torch.einsum("hij,jhd->ihd", w, v) for w, (_, _, v) in zip(weights, parts, strict=True)])
+    parts = [three[first:stop].double().unbind(1) for first, stop in pairwise(STARTS)]
+    outs = []
+    for query, key, value in parts:
+        apart = torch.arange(len(query))[:, None] - torch.arange(len(query))
+        before, after = (len(query) if side < 0 else side for side in window)
+        scores = torch.einsum("ihd,jhd->hij", query, key) * scale
+        weights = scores.where((apart <= before) & (-apart <= after), -torch.inf).softmax(-1)
+        outs.append(torch.einsum("hij,jhd->ihd", weights, value))
+    return torch.cat(outs)
 
 
 def assert_close(found, expected, dtype):
@@ -53,10 +59,13 @@ def assert_close(found, expected, dtype):
 
 @needs_compiler
 @pytest.mark.parametrize("size", [32, 64, 96])
-@pytest.mark.parametrize("scale", [0.2, 0.6])
-def test_values_and_gradients_are_those_of_the_equations(size, scale, dtype):
+@pytest.mark.parametrize("window", [(-1, -1), (-1, 0), (3, 0), (20, 20), (0, 40)])
+def test_values_and_gradients_are_those_of_the_equations(size, window, dtype):
     three, direction = made(size, dtype)
-    found, expected = attend_compiled(*three.unbind(1), STARTS, STARTS, 70, scale), by_equations(three, scale)
+    found, expected = (
+        attend_compiled(*three.unbind(1), STARTS, STARTS, 70, 0.4, window),
+        by_equations(three, 0.4, window),
+    )
     assert_close(found, expected, dtype)
     theirs = torch.autograd.grad(expected, three, direction.double())[0]
     for ours, exact in zip(torch.autograd.grad(found, three, direction)[0].unbind(1), theirs.unbind(1), strict=True):
@@ -123,7 +132,7 @@ def test_a_model_has_the_scores_and_gradients_that_it_has_with_sdpa(kind, tmp_pa
     monkeypatch.setattr(packed_attention, "attend_compiled", counted)
     scores, gradients = scores_and_gradients(model.eval(), inputs)
     tokens = len(inputs.input_ids)
-    assert calls == ([tokens, len(inputs.lengths())] if kind == "bert" else [tokens])  # ModernBERT's second is local
+    assert calls == [tokens, len(inputs.lengths()) if kind == "bert" else tokens]
     monkeypatch.setattr(packed_attention, "fits", lambda query, value: False)
     expected, expected_gradients = scores_and_gradients(model, inputs)
     torch.testing.assert_close(scores, expected, rtol=1e-5, atol=1e-5)
