@@ -21,9 +21,6 @@ FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fope
 DEFINES = {torch.float32: (), torch.bfloat16: ("-DBF16",)}
 """The types of numbers that the sources are compiled for."""
 
-SECONDS = 120
-"""The compiler may take so long; it takes half a second."""
-
 
 def call(source: str, dtype: torch.dtype, function: str, *arguments: Any) -> int:
     """Calls a C function of a source, compiled for a type of number, with all threads of torch.
@@ -58,7 +55,7 @@ def _load(source: str, dtype: torch.dtype) -> ctypes.CDLL:
             raise UserError(f"there is no C compiler {compiler[0]}; install one, such as gcc")
         with atomic_write(place) as out:
             command = [*compiler, *flags, str(FOLDER / f"{source}.c"), "-o", str(out), "-lm"]
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS)
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace")
             if done.returncode:
                 raise UserError(f"{compiler[0]} cannot compile it: {' '.join(done.stderr.split())[:200]}")
     return ctypes.CDLL(str(place))
