@@ -19,7 +19,9 @@ from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
 
 TOKENS_AT_ONCE = {"cpu": 2**12, "cuda": 2**15}
-"""Tokens of a forward pass, padding included: 16 and 128 passages of 256 tokens."""
+"""Tokens of a forward pass, padding included, by the longest text: 16 and 128 passages of 256 tokens."""
+
+CHARACTERS = 3  # of a token, or more in most languages
 
 HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
 """How the architectures end whose models do not compare vectors."""
@@ -72,7 +74,7 @@ class BiEncoder:
 
     def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
         """(queries, dimensions) vectors. Raises UserError for a vector that is not finite."""
-        vectors: np.ndarray = self.model.encode_query(list(queries), **self._settings())
+        vectors: np.ndarray = self.model.encode_query(list(queries), **self._settings(queries))
         if not np.isfinite(vectors).all():
             raise UserError(
                 f"encoder {self.name}: gives a query a vector with NaN or infinity, expected numbers; choose another"
@@ -85,7 +87,7 @@ class BiEncoder:
         flat = [passage for some in passages for passage in some]
         if not flat:
             return np.zeros((0, 1), np.float32), np.zeros(0, np.int64)
-        vectors = self.model.encode_document(flat, **self._settings())
+        vectors = self.model.encode_document(flat, **self._settings(flat))
         return vectors, np.array([len(some) for some in passages], np.int64)
 
     def split(self, text: str) -> list[str]:
@@ -97,9 +99,10 @@ class BiEncoder:
             return [[text] for text in texts]
         return equal_passages(texts, self.tokenizer, self.max_tokens)
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self, texts: Sequence[str]) -> dict[str, Any]:
         tokens = TOKENS_AT_ONCE.get(self.model.device.type, TOKENS_AT_ONCE["cpu"])
-        size = max(1, tokens // (self.model.max_seq_length or tokens))
+        longest = max(map(len, texts), default=0) // CHARACTERS + 1
+        size = max(1, tokens // min(longest, self.model.max_seq_length or longest))
         return {"batch_size": size, "show_progress_bar": False, "convert_to_numpy": True}
 
 
