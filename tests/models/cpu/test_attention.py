@@ -1,6 +1,7 @@
 """The compiled attention against equations in float64, and torch's in its place where there is no compiler."""
 
 import shutil
+import sys
 from itertools import pairwise
 
 import pytest
@@ -164,7 +165,10 @@ def elsewhere(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("compiler", "reason"),
-    [("no-such-cc -x", "there is no C compiler no-such-cc; install one"), ("false", "false cannot compile it")],
+    [
+        ("no-such-cc -x", "there is no C compiler no-such-cc; install one"),
+        (f"{sys.executable} -c 'raise SystemExit(1)'", "cannot compile it"),
+    ],
 )
 def test_without_a_compiler_torch_computes_it_and_a_line_says_so_once(compiler, reason, elsewhere, monkeypatch, caplog):
     monkeypatch.setenv("CC", compiler)
