@@ -59,9 +59,9 @@ def prefers_onednn() -> bool:
 
 @functools.cache
 def processor() -> str:
-    """The maker, the model and the instructions of the processor; "" where the system has no /proc/cpuinfo."""
+    """The lines of FACTS about the processor: maker, model, instructions; "" where there is no /proc/cpuinfo."""
     lines = PROCESSOR.read_text(encoding="utf-8") if PROCESSOR.is_file() else ""
-    return " ".join(dict.fromkeys(re.findall(FACTS, lines, re.MULTILINE)))
+    return "\n".join(dict.fromkeys(re.findall(FACTS, lines, re.MULTILINE)))
 
 
 def take_faster_products(model: nn.Module) -> None:

@@ -20,7 +20,7 @@ from rerank.config import Config, TrainingSettings
 from rerank.models.cpu.attention import missing_kernel
 from rerank.models.gpu import AUTOCAST, Precision, choose_precision, has_flash_attention, unusable_gpu
 from rerank.models.memory import ALLOCATOR_SETTINGS, prefer_expandable_segments
-from rerank.models.products import bf16_gain, prefers_onednn
+from rerank.models.products import bf16_gain, prefers_onednn, processor
 from rerank.models.reranker import Reranker
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
@@ -99,9 +99,7 @@ def device_name(device: torch.device) -> str:
     """The name of the processor or the GPU."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8") if info.is_file() else ""
-    found = re.search(r"^model name\s*: (.*)", lines, re.MULTILINE)
+    found = re.search(r"^model name\s*: (.*)", processor(), re.MULTILINE)
     return found[1].strip() if found else platform.processor() or platform.machine()
 
 
@@ -191,9 +189,9 @@ def describe_device(device: str, precision: Precision) -> str:
     if selected.type == "cpu":
         gain = f"products in bf16 are {bf16_gain():.1f} times as fast as in float32"
         reason = missing_kernel(AUTOCAST.get(chosen, torch.float32))
-        attention = f"by torch: {reason}" if reason else "compiled for it"
+        attention = f"torch: {reason}" if reason else "a compiled kernel"
         return (
-            f"CPU, {torch.get_num_threads()} threads, {chosen}: {gain}; attention {attention}; training bert-base "
+            f"CPU, {torch.get_num_threads()} threads, {chosen}: {gain}; attention by {attention}; training bert-base "
             "needs a GPU"
         )
     if selected.type == "mps":

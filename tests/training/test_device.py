@@ -141,7 +141,9 @@ def test_the_device_in_one_line(monkeypatch):
         "rerank.training.device.missing_kernel", lambda dtype: "" if dtype == torch.bfloat16 else "no cc"
     )
     line = device.describe_device("cpu", "auto")
-    assert " threads, bf16: products in bf16 are 4.1 times as fast as in float32; attention compiled for it;" in line
+    assert (
+        " threads, bf16: products in bf16 are 4.1 times as fast as in float32; attention by a compiled kernel;" in line
+    )
     assert " threads, float32: " in (line := device.describe_device("cpu", "float32"))
     assert "; attention by torch: no cc; training bert-base" in line
     insert_card(monkeypatch, "Tesla T4", (7, 5))
