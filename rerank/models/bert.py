@@ -24,11 +24,9 @@ from rerank.utils.json_files import parse_json
 NAMES = {
     "encoder.layer.": "layers.",
     "attention.self.": "",
-    "attention.output.dense": "joined",
-    "attention.output.LayerNorm": "joined_norm",
+    "attention.output.": "joined.",
     "intermediate.dense": "wide",
-    "output.dense": "narrow",
-    "output.LayerNorm": "norm",
+    "output.": "narrow.",
 }
 """Parts of the names of a BertModel's weights in transformers, and what `Bert` has in their place."""
 UNUSED = ("pooler.", "embeddings.position_ids")
@@ -55,24 +53,36 @@ MODULES = (("Transformer", "Pooling"), ("Transformer", "Pooling", "Normalize"))
 POOLINGS = {"mean": "mean", "cls": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
 
 
+class Ending(nn.Module):
+    """The end of attention or layer; by the names of its parts, `rerank.models.fused` sees that a kernel can do it."""
+
+    def __init__(self, inputs: int, hidden: int, eps: float) -> None:
+        super().__init__()
+        self.dense, self.LayerNorm, self.dropout = nn.Linear(inputs, hidden), nn.LayerNorm(hidden, eps), nn.Dropout(0)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        normed: Tensor = self.LayerNorm(self.dense(x) + residual)
+        return normed
+
+
 class Layer(nn.Module):
     """A layer of BERT."""
 
     def __init__(self, hidden: int, inner: int, heads: int, eps: float) -> None:
         super().__init__()
         self.heads = heads
-        self.query, self.key, self.value, self.joined = (nn.Linear(hidden, hidden) for _ in range(4))
-        self.wide, self.narrow = nn.Linear(hidden, inner), nn.Linear(inner, hidden)
-        self.joined_norm, self.norm = nn.LayerNorm(hidden, eps), nn.LayerNorm(hidden, eps)
+        self.query, self.key, self.value = (nn.Linear(hidden, hidden) for _ in range(3))
+        self.wide = nn.Linear(hidden, inner)
+        self.joined, self.narrow = Ending(hidden, hidden, eps), Ending(inner, hidden, eps)
 
     def forward(self, x: Tensor, passages: Passages) -> Tensor:
         """(1, tokens, hidden), as x."""
         parts = (self.query(x), self.key(x), self.value(x))
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
         attended, _ = attend(self, query, key, value, None, passages=passages)
-        x = self.joined_norm(self.joined(attended.flatten(2)) + x)
-        normed: Tensor = self.norm(self.narrow(F.gelu(self.wide(x))) + x)
-        return normed
+        x = self.joined(attended.flatten(2), x)
+        out: Tensor = self.narrow(F.gelu(self.wide(x)), x)
+        return out
 
 
 class Bert(nn.Module):

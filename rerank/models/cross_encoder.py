@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from rerank.batches.batch import Packed, restore_order
 from rerank.config import EncoderSettings
-from rerank.models.cpu.dropout import use_compiled_dropout
 from rerank.models.dropout import seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder
 from rerank.models.encoder_inputs import bucket_by_length, device_offsets, packed, padded
@@ -71,7 +70,7 @@ class CrossEncoder(nn.Module):
         lines = []
         kernels = device.type == "cuda" and not (reason := kernel_error(device))
         if kernels:
-            use_kernels(self, layers=not self.is_padded)
+            use_kernels(self, device, layers=not self.is_padded)
         elif device.type == "cuda":
             lines.append(f"{NO_KERNELS} {device}: {reason}")
         if self.is_padded:
@@ -93,15 +92,15 @@ class CrossEncoder(nn.Module):
     def _place_on_cpu(self, autocast: Autocast, chosen: bool) -> list[str]:
         with autocast():
             in_half = torch.is_autocast_enabled("cpu")
-        lines = []
+        lines, cpu = [], torch.device("cpu")
+        if not kernel_error(cpu):
+            use_kernels(self, cpu, layers=not self.is_padded)
+        take_faster_products(self)
         if in_half and chosen:
             self.in_float32 = sum(parameter.numel() for parameter in self.parameters()) < SMALL
             if not self.in_float32 and (difference := rounding_error(self, autocast)) > FARTHEST:
                 self.in_float32 = True
                 lines = [f"computed in float32: in bf16 the values of this model differ by {difference:.1g}"]
-        if self.in_float32 or not in_half:
-            take_faster_products(self)
-        use_compiled_dropout(self)
         return lines
 
     @property

@@ -41,7 +41,7 @@ class SeededDropout(nn.Module):
 
     It takes (…, tokens, hidden), (passages, 1, hidden), (passages, hidden), or attention weights (passages, heads,
     tokens, tokens). Values of no single passage (DeBERTa's relative positions) use the first passage's key. `drop`
-    does the work; `rerank.models.triton_kernels` and `rerank.models.cpu.dropout` have quicker ones, of the same result.
+    does the work; `rerank.models.triton_kernels` and `rerank.models.cpu.layers` have quicker ones, of the same result.
     """
 
     def __init__(self, p: float, number: int, keys: DropoutKeys) -> None:

@@ -1,13 +1,16 @@
-"""Whether a model on a CUDA GPU runs the kernels of `rerank.models.triton_kernels`, and where."""
+"""Where models run our kernels, those of `rerank.models.triton_kernels` or, on a CPU, of `rerank.models.cpu.layers`."""
 
 import functools
+from importlib import import_module
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rerank.models.cpu.attention import missing_kernel
 from rerank.models.dropout import SeededDropout, drop_by_operations
+from rerank.models.packing import in_mode
 
 LAYOUT = {"dense", "LayerNorm", "dropout"}
 """The parts of a module that ends the attention or the layer of BERT, RoBERTa, ELECTRA and others of their layout."""
@@ -21,37 +24,56 @@ LARGEST = 2**31
 
 @functools.cache
 def kernel_error(device: torch.device) -> str:
-    """Why a CUDA GPU cannot run the kernels, or "": Triton needs a C compiler, and is not on every system."""
+    """Why a device cannot run the kernels, or "": they need a C compiler, and Triton is not on every system."""
+    if device.type == "cpu" and (reason := missing_kernel(torch.float32)):
+        return reason
     try:
-        from rerank.models.triton_kernels import Drop
-
-        x, keys = torch.ones(3, 96, device=device), torch.arange(3, dtype=torch.int32, device=device)
-        same = torch.equal(Drop.apply(x, keys, 7, 0.5), drop_by_operations(x, keys, 7, 0.5))
+        drop, x = _kernels(device).Drop, torch.ones(3, 96, device=device)
+        keys = torch.arange(3, dtype=torch.int32, device=device)
+        same = torch.equal(drop.apply(x, keys, 7, 0.5), drop_by_operations(x, keys, 7, 0.5))
     except Exception as error:  # Triton, the C compiler and the driver raise different types
         return " ".join(str(error).split())[:200] or type(error).__name__
-    return "" if same else "a kernel of Triton drops other values than torch's operations"
+    return "" if same else "a kernel drops other values than torch's operations"
 
 
-def use_kernels(model: nn.Module, layers: bool = True) -> None:
-    """A kernel does dropout.
+def _kernels(device: torch.device) -> Any:
+    """The module with the functions Drop and DropAddNorm."""
+    return import_module("rerank.models.triton_kernels" if device.type == "cuda" else "rerank.models.cpu.layers")
 
-    In the `layers` of BERT's layout another one does dropout, sum and norm, whose result is then bf16; and one product
-    makes queries, keys and values.
+
+def use_kernels(model: nn.Module, device: torch.device, layers: bool = True) -> None:
+    """A kernel does dropout on a device of the type "cuda" or "cpu".
+
+    In the `layers` of BERT's layout another one does dropout, sum and norm, whose result is then of the type of the
+    product before it; and on a GPU one product makes queries, keys and values.
     """
-    from rerank.models.triton_kernels import Drop
-
+    kernels = _kernels(device)
     for module in model.modules():
         if isinstance(module, SeededDropout):
-            module.drop = Drop.apply
+            module.drop = kernels.Drop.apply
         if not layers:
             continue
         projections: list[Any] = [getattr(module, name, None) for name in PROJECTIONS]
-        if all(type(projection) is nn.Linear and projection.bias is not None for projection in projections):
+        usual = all(type(projection) is nn.Linear and projection.bias is not None for projection in projections)
+        if usual and device.type == "cuda":
             projections[0].forward = functools.partial(_project_all, projections)
             for place, projection in enumerate(projections[1:]):
                 projection.forward = functools.partial(_take_projected, place)
-        if {name for name, _ in module.named_children()} == LAYOUT and type(module.LayerNorm) is nn.LayerNorm:
-            module.forward = functools.partial(_drop_add_norm, module)
+        if _ends_as_bert(module):
+            module.forward = functools.partial(_drop_add_norm, module, kernels.DropAddNorm)
+
+
+@torch.no_grad()
+def _ends_as_bert(module: Any) -> bool:
+    """Whether a module has the parts of LAYOUT, and returns the norm of the projection plus the residual."""
+    if {name for name, _ in module.named_children()} != LAYOUT or type(module.LayerNorm) is not nn.LayerNorm:
+        return False
+    weight: Tensor = module.dense.weight
+    x, residual = (
+        torch.arange(size, dtype=weight.dtype, device=weight.device)[None].cos() for size in weight.t().shape
+    )
+    with in_mode(module, training=False):
+        return torch.allclose(module(x, residual), module.LayerNorm(module.dense(x) + residual), atol=1e-3)
 
 
 def use_operations(model: nn.Module) -> None:
@@ -83,15 +105,15 @@ def _take_projected(place: int, x: Tensor) -> Tensor:
     return projected[place]
 
 
-def _drop_add_norm(module: Any, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
+def _drop_add_norm(module: Any, function: Any, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
     """The forward pass of a module of BERT's layout: the norm of its projection, with dropout, plus the residual."""
-    from rerank.models.triton_kernels import DropAddNorm
-
     x, dropout, norm = module.dense(hidden_states), module.dropout, module.LayerNorm
     drops = dropout.training and dropout.p > 0
-    if x.dtype != torch.bfloat16 or x.numel() >= LARGEST or (drops and not isinstance(dropout, SeededDropout)):
+    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    other_dropout = drops and not isinstance(dropout, SeededDropout)
+    if x.dtype not in function.TYPES or x.numel() >= LARGEST or traced or other_dropout:
         out: Tensor = norm(dropout(x) + input_tensor)
         return out
     dropping = (dropout.row_keys(x), dropout.layer_key, dropout.p) if drops else (None, 0, 0.0)
-    joined: Tensor = DropAddNorm.apply(x, input_tensor, norm.weight, norm.bias, *dropping, norm.eps)
+    joined: Tensor = function.apply(x, input_tensor, norm.weight, norm.bias, *dropping, norm.eps)
     return joined

@@ -1,6 +1,7 @@
 """What the device of this machine can do: whether torch runs on its GPU, in which precision, with which attention."""
 
 import contextlib
+import functools
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 
 from rerank.config.settings import Precision
-from rerank.models.products import FASTER, bf16_gain
+from rerank.models.products import FASTER, autocast_on_cpu, bf16_gain
 from rerank.utils.errors import UserError
 
 Autocast = Callable[[], AbstractContextManager[Any]]
@@ -19,6 +20,17 @@ Autocast = Callable[[], AbstractContextManager[Any]]
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """The type of matrix products under each precision; float32 needs no autocast."""
+
+
+def autocast_of(precision: str, device: torch.device) -> Autocast:
+    """The autocast of a precision that `choose_precision` returned."""
+    half = AUTOCAST.get(precision)
+    if half is None:
+        return contextlib.nullcontext
+    if device.type == "cpu":
+        return functools.partial(autocast_on_cpu, half)
+    return functools.partial(torch.autocast, device.type, half)
+
 
 FARTHEST = 0.05
 """The largest difference of vectors in bf16 from float32, relative to the largest value; rounding gives about 0.01."""

@@ -3,9 +3,12 @@
 torch multiplies float32 matrices with MKL, which reaches 0.5 to 0.97 of the rate of oneDNN on AMD's processors.
 """
 
+import contextlib
 import functools
 import re
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,28 +67,76 @@ def processor() -> str:
     return "\n".join(dict.fromkeys(re.findall(FACTS, lines, re.MULTILINE)))
 
 
-def take_faster_products(model: nn.Module) -> None:
-    """Makes the linear layers of a model in float32 on the CPU multiply with oneDNN where it is faster.
+@functools.cache
+def prefers_onednn_in_bf16() -> bool:
+    """Whether the CPU has instructions for bf16: torch's product calls oneDNN then, but copies the bias before."""
+    return torch.backends.mkldnn.is_available() and not {"avx512_bf16", "amx_bf16"}.isdisjoint(processor().split())
 
-    A model that is SMALL, and other types than float32, keep the products of torch.
+
+def take_faster_products(model: nn.Module) -> None:
+    """Makes the linear layers of a model on the CPU call oneDNN in bf16, and in float32 where it is faster.
+
+    A model that is SMALL, and other types, keep the products of torch.
     """
-    if sum(weight.numel() for weight in model.parameters()) >= SMALL and prefers_onednn():
+    if sum(weight.numel() for weight in model.parameters()) >= SMALL:
         for module in model.modules():
             if type(module) is nn.Linear:
                 module.forward = functools.partial(_linear, module)  # type: ignore[method-assign]
 
 
+class _Casts(threading.local):
+    """Parameters in the type of autocast, while a thread is in a block of `autocast_on_cpu`; `depth` counts blocks."""
+
+    depth = 0
+
+    def __init__(self) -> None:
+        self.kept: dict[Tensor, Tensor] = {}
+
+
+_casts = _Casts()
+
+
+@contextlib.contextmanager
+def autocast_on_cpu(dtype: torch.dtype) -> Iterator[None]:
+    """torch.autocast; layers with `take_faster_products` that need no gradient cast weights once in the outer block."""
+    _casts.depth += 1
+    try:
+        with torch.autocast("cpu", dtype):
+            yield
+    finally:
+        _casts.depth -= 1
+        if not _casts.depth:
+            _casts.kept.clear()
+
+
 def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
     """The output of a layer, (…, outputs), of x, (…, inputs)."""
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+    is_faster = {torch.float32: prefers_onednn, torch.bfloat16: prefers_onednn_in_bf16}.get(dtype)
     traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
-    if traced or x.dtype != torch.float32 or torch.is_autocast_enabled("cpu") or x.device.type != "cpu":
+    if traced or x.device.type != "cpu" or is_faster is None or not is_faster():
         return nn.Linear.forward(layer, x)
-    product: Tensor = _Product.apply(x, layer.weight, layer.bias)
+    if not torch.is_grad_enabled():
+        return multiply(x.to(dtype), _cast(layer.weight, dtype), _cast(layer.bias, dtype))
+    product: Tensor = _Product.apply(x.to(dtype), layer.weight, layer.bias)
     return product
+
+
+def _cast(parameter: Tensor | None, dtype: torch.dtype) -> Any:
+    """A parameter in a type, which is kept until the end of the thread's block of `autocast_on_cpu`."""
+    if parameter is None or parameter.dtype == dtype:
+        return parameter
+    if not _casts.depth:
+        return parameter.to(dtype)
+    if parameter not in _casts.kept:
+        _casts.kept[parameter] = parameter.to(dtype)
+    return _casts.kept[parameter]
 
 
 def multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """The product x weightᵀ + bias."""
+    if x.dtype == torch.bfloat16 and bias is None:  # torch calls oneDNN with factors in any order
+        return x @ weight.t()
     if not (weight.is_contiguous() or weight.t().is_contiguous()):  # for which oneDNN takes a thousand times as long
         weight = weight.contiguous()
     product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
@@ -93,10 +144,14 @@ def multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 class _Product(torch.autograd.Function):
+    """The product of x with a weight and a bias, which are cast to its type."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.type = weight.dtype
+        weight = weight.to(x.dtype)
         ctx.save_for_backward(x, weight)
-        return multiply(x, weight, bias)
+        return multiply(x, weight, None if bias is None else bias.to(x.dtype))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -107,8 +162,6 @@ class _Product(torch.autograd.Function):
         if for_weight:  # oneDNN copies its first factor to transpose it, so that is the smaller one
             wide = rows.shape[1] > inputs.shape[1]
             to_weight = multiply(inputs.t(), rows.t()).t() if wide else multiply(rows.t(), inputs.t())
-        return (
-            multiply(gradient, weight.t()) if for_x else None,
-            to_weight,
-            rows.sum(0) if for_bias else None,
-        )
+            to_weight = to_weight.to(ctx.type)
+        to_bias = rows.sum(0).to(ctx.type) if for_bias else None
+        return multiply(gradient, weight.t()) if for_x else None, to_weight, to_bias

@@ -37,7 +37,7 @@ def quicken(model: Any, precision: Precision) -> None:
         probe = probe_of(vocab_size, pad_id, positions(body)[0], device)
         expected = _vectors(body.forward, probe)
         if device.type == "cuda" and not kernel_error(device):
-            use_kernels(body)
+            use_kernels(body, device)
         quicken_body(body, _without_padding(body, expected, probe), half, precision == "auto", probe, expected)
     if device.type == "cpu":
         order_weights(model)
@@ -53,14 +53,17 @@ def quicken_body(
 ) -> None:
     """Makes an encoder use a forward pass, in half precision if that is not None.
 
-    In it, sums of residuals, layer norms and pooling are float32 (on a GPU the sums of BERT's layout are rounded once:
-    see `rerank.models.triton_kernels`). It gains for an encoder that is not SMALL, and whose vectors of `probe` stay as
-    `expected` but for rounding; by default these are computed.
+    In it, layer norms and pooling are float32, and so are sums of residuals; in BERT's layout what kernels add and
+    normalise is rounded once (see `rerank.models.fused`). It gains for an encoder that is not SMALL, and whose vectors
+    of `probe` stay as `expected` but for rounding; by default these are computed.
     """
+    if body.device.type == "cpu":
+        take_faster_products(body)
+        if not kernel_error(body.device):
+            use_kernels(body, body.device)
     if half and (not if_it_gains or _gains(body, forward, probe, expected, half)):
         body.forward = _in_half(body, forward, half)
     elif body.device.type == "cpu":
-        take_faster_products(body)
         body.forward = forward
 
 

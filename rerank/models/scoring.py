@@ -18,7 +18,7 @@ from rerank.data.tokens import make_store
 from rerank.data.types import Candidates, Run
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export.folder import ExportedCrossEncoder
-from rerank.models.gpu import AUTOCAST, Autocast, Precision, choose_precision
+from rerank.models.gpu import Autocast, Precision, autocast_of, choose_precision
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.utils.errors import UserError
 from rerank.utils.parallel import prefetch
@@ -177,8 +177,7 @@ class TextScorer:
         if precision not in get_args(Precision):
             raise ValueError(f"precision: got {precision}, expected auto, float32, bf16 or fp16")
         self.precision = choose_precision(precision, device, "precision")
-        half = AUTOCAST.get(self.precision)
-        self._autocast = functools.partial(torch.autocast, device.type, half) if half else contextlib.nullcontext
+        self._autocast = autocast_of(self.precision, device)
         for line in model.place(device, self._autocast, precision == "auto"):
             log.info(line)
         if isinstance(model, ExportedCrossEncoder):

@@ -133,6 +133,9 @@ def _normalise_backward(  # type: ignore[no-untyped-def]
 class DropAddNorm(torch.autograd.Function):
     """The layer norm of dropout(x) + residual in x's type, with sums in float32; `keys` is None without dropout."""
 
+    TYPES = (torch.bfloat16,)
+    """Of x, for which it is faster than torch's operations."""
+
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor, keys: Tensor | None,

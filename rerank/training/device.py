@@ -1,7 +1,6 @@
 """The device and the processes of a run, and what they have used."""
 
 import contextlib
-import functools
 import os
 import platform
 import re
@@ -18,8 +17,15 @@ from accelerate.utils import InitProcessGroupKwargs
 
 from rerank.config import Config, TrainingSettings
 from rerank.models.cpu.attention import missing_kernel
-from rerank.models.gpu import AUTOCAST, Precision, choose_precision, has_flash_attention, unusable_gpu
-from rerank.models.memory import ALLOCATOR_SETTINGS, prefer_expandable_segments
+from rerank.models.gpu import (
+    AUTOCAST,
+    Precision,
+    autocast_of,
+    choose_precision,
+    has_flash_attention,
+    unusable_gpu,
+)
+from rerank.models.memory import ALLOCATOR_SETTINGS, keep_freed_memory, prefer_expandable_segments
 from rerank.models.products import bf16_gain, prefers_onednn, processor
 from rerank.models.reranker import Reranker
 from rerank.utils.errors import UserError
@@ -46,6 +52,7 @@ def open_accelerator(settings: TrainingSettings) -> Accelerator:
     if selected.type == "cuda":
         torch.backends.cuda.matmul.fp32_precision = "tf32" if settings.tf32 else "ieee"
     prefer_expandable_segments()
+    keep_freed_memory()
     on_cpu = selected.type == "cpu"
     accelerator = Accelerator(
         cpu=on_cpu,
@@ -53,7 +60,7 @@ def open_accelerator(settings: TrainingSettings) -> Accelerator:
         kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_WAIT)],
     )
     if on_cpu and chosen in AUTOCAST:  # accelerate would give all accelerators of the process the precision
-        accelerator.autocast = functools.partial(torch.autocast, "cpu", AUTOCAST[chosen])
+        accelerator.autocast = autocast_of(chosen, selected)
     return accelerator
 
 

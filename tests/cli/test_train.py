@@ -134,7 +134,7 @@ def test_no_command_takes_the_cpu_for_a_card_that_torch_cannot_use(here, capsys,
 
 
 def test_matched_pairs_are_trained_with(here):
-    words = ["--fold", "1", "--loss", "hinge", "--device", "cpu"]
+    words = ["--fold", "1", "--loss", "hinge", "--device", "cpu", "--loss.margin", "0.01"]  # some pairs are far enough
     others = {"two": ["--loss.pairs", "matched"], "plain": []}
     losses = {}
     for name, more in others.items():
@@ -143,7 +143,7 @@ def test_matched_pairs_are_trained_with(here):
         losses[name] = [json.loads(line)["loss"] for line in (folder / "log.jsonl").read_text().splitlines()]
     assert losses["two"] != losses["plain"]
     config = json.loads((here / "runs" / "towns" / "two" / "fold1" / "manifest.json").read_text())["config"]
-    assert config["loss"] == {"name": "hinge", "pairs": "matched"}
+    assert config["loss"] == {"name": "hinge", "pairs": "matched", "margin": 0.01}
 
 
 def test_a_deterministic_run_on_a_cpu_is_the_run_without(here, monkeypatch):

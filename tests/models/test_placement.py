@@ -50,7 +50,7 @@ def refuse(*arguments, **settings):
 def on_a_gpu(monkeypatch):
     """Models stay where they are, and `kernel` is called for what FlashAttention takes there."""
 
-    def install(kernel, flash=True, use_kernels=lambda model, layers: None, missing=""):
+    def install(kernel, flash=True, use_kernels=lambda model, device, layers: None, missing=""):
         calls = []
 
         def counted(*arguments, **settings):
@@ -116,7 +116,7 @@ def test_a_kernel_that_is_wrong_is_not_used_and_a_line_says_so(kernel, reason, t
     assert (scores - expected).abs().max() < 0.05 * expected.abs().max()
 
 
-def plant_wrong_norms(model, layers):
+def plant_wrong_norms(model, device, layers):
     for module in model.modules():
         if hasattr(module, "LayerNorm") and hasattr(module, "dense"):
             module.forward = partial(_wrong_in_half, module.forward)
