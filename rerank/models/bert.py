@@ -19,6 +19,7 @@ from rerank.models.gpu import AUTOCAST, Precision, choose_precision
 from rerank.models.hub import MODULES_FILE, quiet_transformers
 from rerank.models.packed_attention import attend
 from rerank.models.quick_forward import order_weights, probe_of, quicken_body, without_padding
+from rerank.models.word_pieces import open_word_pieces
 from rerank.utils.json_files import parse_json
 
 NAMES = {
@@ -236,10 +237,12 @@ def _body(file: Path, config: Mapping[str, Any]) -> Bert:
 
 def _tokenizer(folder: Path, inputs: Mapping[str, Any], config: Mapping[str, Any]) -> Any:
     """The tokenizer, which cuts texts at the model's length. Raises ValueError if it needs to be changed."""
-    from transformers import AutoTokenizer
+    tokenizer: Any = open_word_pieces(folder)
+    if tokenizer is None:
+        from transformers import AutoTokenizer
 
-    with quiet_transformers():
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+        with quiet_transformers():
+            tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
     if inputs.get("do_lower_case") and not getattr(tokenizer.backend_tokenizer.normalizer, "lowercase", False):
         raise ValueError("sentence-transformers adds lower case to this tokenizer")
     most = inputs.get("max_seq_length") or min(tokenizer.model_max_length, config["max_position_embeddings"])

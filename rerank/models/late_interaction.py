@@ -17,8 +17,8 @@ import torch
 from rerank.data.embeddings import units
 from rerank.models.bi_encoder import BiEncoder, open_model, stated_kinds, with_tokenizer
 from rerank.models.gpu import Precision
-from rerank.models.hub import quiet_transformers
 from rerank.utils.errors import UserError
+from rerank.utils.progress import quiet
 
 LEAST_BITS = 384  # of a vector: one of fewer numbers is rotated in a space of so many
 GROUPS, ROUNDS, MOST = 24, 10, 10
@@ -164,13 +164,13 @@ class TokenEncoder:
         model = self.encoder.model
         for passage in [text] if kind == "query" else self.encoder.split(text):
             given = (model.prompts.get(kind) or "") + passage
-            with quiet_transformers():
+            with quiet("transformers"):
                 cut = {"truncation": True, "max_length": model.max_seq_length}
                 yield given, model.tokenizer(given, return_offsets_mapping=True, **cut)
 
     def pieces(self, texts: Sequence[str]) -> list[list[int]]:
         """The numbers of the word pieces of whole texts, without special tokens."""
-        with quiet_transformers():
+        with quiet("transformers"):
             found: list[list[int]] = self.encoder.model.tokenizer(list(texts), add_special_tokens=False)["input_ids"]
         return found
 
