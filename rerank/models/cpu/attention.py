@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rerank.models.cpu.library import DEFINES, call
+from rerank.models.cpu.library import DEFINES, call, library_of, load
 from rerank.models.products import processor
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
@@ -88,6 +88,7 @@ def _call(function: str, tensors: tuple[Tensor, ...], settings: tuple[int, int, 
 def missing_kernel(dtype: torch.dtype) -> str:
     """Why the kernel for a type cannot be used on this machine; "" if it can. What is unexpected is logged, once.
 
+    It is compared with torch's attention when it is compiled, and a file beside it says that they agree.
     In bf16 it needs the instructions AVX512_BF16, and processors with AMX multiply faster by torch's products.
     """
     if dtype == torch.bfloat16:
@@ -95,7 +96,10 @@ def missing_kernel(dtype: torch.dtype) -> str:
         if "avx512_bf16" not in flags or "amx_bf16" in flags:
             return "its products in bf16 need AVX512_BF16, and no AMX"
     try:
-        difference = _difference(dtype)
+        load("attention", dtype)
+        agrees, difference = library_of("attention", dtype).with_suffix(".agrees"), 0.0
+        if not agrees.is_file() and (difference := _difference(dtype)) <= AGREES[dtype]:
+            agrees.touch()
         reason = "" if difference <= AGREES[dtype] else f"its values differ from torch's by {difference:.1g}"
     except (OSError, UserError) as error:
         reason = str(error)

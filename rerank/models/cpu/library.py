@@ -28,7 +28,7 @@ def call(source: str, dtype: torch.dtype, function: str, *arguments: Any) -> int
     It gets tensors as addresses, int as long, float as float, and last the number of threads.
     """
     given = (*arguments, torch.get_num_threads())
-    called = getattr(_load(source, dtype), function)
+    called = getattr(load(source, dtype), function)
     called.restype = ctypes.c_long
     result: int = called(*map(_for_c, given))
     return result
@@ -41,11 +41,15 @@ def _for_c(value: Any) -> Any:
 
 
 @functools.cache
-def _load(source: str, dtype: torch.dtype) -> ctypes.CDLL:
-    """The library of a source, which is compiled into the user's cache if it is not there.
+def load(source: str, dtype: torch.dtype) -> ctypes.CDLL:
+    """The library of a source. Raises as `library_of`, and OSError if it cannot be loaded."""
+    return ctypes.CDLL(str(library_of(source, dtype)))
 
-    Raises UserError if there is no compiler, if it cannot compile, or if the cache cannot be written; OSError if the
-    library cannot be loaded.
+
+def library_of(source: str, dtype: torch.dtype) -> Path:
+    """The file of a source's library, which is compiled into the user's cache if it is not there.
+
+    Raises UserError if there is no compiler, if it cannot compile, or if the cache cannot be written.
     """
     texts, flags = [file.read_bytes() for file in sorted(FOLDER.glob("*.[ch]"))], [*FLAGS, *DEFINES[dtype]]
     place = user_cache("kernels") / f"{source}-{short_hash(texts, flags, processor())}.so"
@@ -58,4 +62,4 @@ def _load(source: str, dtype: torch.dtype) -> ctypes.CDLL:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace")
             if done.returncode:
                 raise UserError(f"{compiler[0]} cannot compile it: {' '.join(done.stderr.split())[:200]}")
-    return ctypes.CDLL(str(place))
+    return place
