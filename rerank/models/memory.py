@@ -58,14 +58,14 @@ def prefer_expandable_segments() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Lets the process keep up to 1 GB of what it frees, unless the user has chosen the C library's settings.
+    """Lets the process keep up to 512 MB of what it frees, unless the user has chosen the C library's settings.
 
     By default the tensors of each forward pass are given back to Linux, which clears them page by page for the next.
     """
     set_malloc = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if set_malloc is not None and not any(os.environ.get(name) for name in MALLOC_SETTINGS):
-        set_malloc(M_MMAP_THRESHOLD, 2**27)
-        set_malloc(M_TRIM_THRESHOLD, 2**30)
+        set_malloc(M_MMAP_THRESHOLD, 2**26)
+        set_malloc(M_TRIM_THRESHOLD, 2**29)
 
 
 @dataclass
