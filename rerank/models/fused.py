@@ -44,8 +44,8 @@ def _kernels(device: torch.device) -> Any:
 def use_kernels(model: nn.Module, device: torch.device, layers: bool = True) -> None:
     """A kernel does dropout on a device of the type "cuda" or "cpu".
 
-    In the `layers` of BERT's layout another one does dropout, sum and norm, whose result is then of the type of the
-    product before it; and on a GPU one product makes queries, keys and values.
+    In bf16, in the `layers` of BERT's layout, another one does dropout, sum and norm, whose result is then bf16; and on
+    a GPU one product makes queries, keys and values.
     """
     kernels = _kernels(device)
     for module in model.modules():
