@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from rerank.data.embeddings import COSINE, DOT
 from rerank.models.encoder_inputs import Passages
 from rerank.models.gpu import AUTOCAST, Precision, choose_precision
-from rerank.models.hub import MODULES_FILE, quiet_transformers
+from rerank.models.hub import MODULES_FILE
 from rerank.models.packed_attention import attend
 from rerank.models.quick_forward import order_weights, probe_of, quicken_body, without_padding
-from rerank.models.word_pieces import open_word_pieces
+from rerank.models.word_pieces import WordPieces, open_word_pieces
 from rerank.utils.json_files import parse_json
 
 NAMES = {
@@ -235,16 +235,11 @@ def _body(file: Path, config: Mapping[str, Any]) -> Bert:
     return body
 
 
-def _tokenizer(folder: Path, inputs: Mapping[str, Any], config: Mapping[str, Any]) -> Any:
-    """The tokenizer, which cuts texts at the model's length. Raises ValueError if it needs to be changed."""
-    tokenizer: Any = open_word_pieces(folder)
-    if tokenizer is None:
-        from transformers import AutoTokenizer
-
-        with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    if inputs.get("do_lower_case") and not getattr(tokenizer.backend_tokenizer.normalizer, "lowercase", False):
-        raise ValueError("sentence-transformers adds lower case to this tokenizer")
+def _tokenizer(folder: Path, inputs: Mapping[str, Any], config: Mapping[str, Any]) -> WordPieces:
+    """The tokenizer, which cuts texts at the model's length. Raises ValueError if it is another than `WordPieces`."""
+    tokenizer = open_word_pieces(folder)
+    if tokenizer is None or (inputs.get("do_lower_case") and not tokenizer.backend_tokenizer.normalizer.lowercase):
+        raise ValueError("sentence-transformers opens it, and may add lower case to it")
     most = inputs.get("max_seq_length") or min(tokenizer.model_max_length, config["max_position_embeddings"])
     tokenizer.model_max_length = most
     return tokenizer
