@@ -1,6 +1,7 @@
-"""How fast a CPU multiplies matrices, and float32 products by oneDNN where it is faster than the library of torch.
+"""How fast a CPU multiplies matrices, and linear layers that call oneDNN where it is faster than what torch calls.
 
-torch multiplies float32 matrices with MKL, which reaches 0.5 to 0.97 of the rate of oneDNN on AMD's processors.
+torch multiplies float32 matrices with MKL, which reaches 0.5 to 0.97 of the rate of oneDNN on AMD's processors. In bf16
+it calls oneDNN, but copies the bias into the result before.
 """
 
 import contextlib
@@ -69,7 +70,7 @@ def processor() -> str:
 
 @functools.cache
 def prefers_onednn_in_bf16() -> bool:
-    """Whether the CPU has instructions for bf16: torch's product calls oneDNN then, but copies the bias before."""
+    """Whether the CPU has instructions for products of bf16."""
     return torch.backends.mkldnn.is_available() and not {"avx512_bf16", "amx_bf16"}.isdisjoint(processor().split())
 
 
