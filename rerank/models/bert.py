@@ -19,7 +19,7 @@ from rerank.models.gpu import AUTOCAST, Precision, choose_precision
 from rerank.models.hub import MODULES_FILE
 from rerank.models.packed_attention import attend
 from rerank.models.quick_forward import order_weights, probe_of, quicken_body, without_padding
-from rerank.models.word_pieces import WordPieces, open_word_pieces
+from rerank.models.word_pieces import WordPieces, open_word_pieces, read_settings
 from rerank.utils.json_files import parse_json
 
 NAMES = {
@@ -170,7 +170,7 @@ def open_bert(folder: Path, precision: Precision) -> BertEncoder | None:
     """
     half = AUTOCAST.get(choose_precision(precision, Bert.device, "precision"))
     try:
-        config, inputs, stated = map(_read, (folder / name for name in SETTINGS))
+        config, inputs, stated = map(read_settings, (folder / name for name in SETTINGS))
         pooling, normalises = _pooling(folder)
         compared = stated.get("similarity_fn_name") or COSINE
         usual = _agrees(config, USUAL) and _agrees(stated, USUAL_VECTORS) and compared in (COSINE, DOT)
@@ -190,12 +190,6 @@ def open_bert(folder: Path, precision: Precision) -> BertEncoder | None:
     return BertEncoder(body, tokenizer, prompts, compared, pooling, normalises)
 
 
-def _read(file: Path) -> dict[str, Any]:
-    """The settings in a file, {} without one."""
-    settings: dict[str, Any] = parse_json(file.read_bytes(), dict[str, Any]) if file.is_file() else {}
-    return settings
-
-
 def _agrees(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
     return all(settings.get(name, value) == value for name, value in usual.items())
 
@@ -211,7 +205,7 @@ def _pooling(folder: Path) -> tuple[str, bool]:
     packages, names = zip(*((kind[0], kind[-1]) for kind in (one["type"].split(".") for one in modules)), strict=True)
     if {*packages, modules[0]["path"]} != {"sentence_transformers", ""} or names not in MODULES:
         raise ValueError(names)
-    first, *others = (_read(folder / module["path"] / "config.json") for module in modules[1:])
+    first, *others = (read_settings(folder / module["path"] / "config.json") for module in modules[1:])
     modes = [name for name, on in first.items() if name.startswith("pooling_mode_") and on] or [first["pooling_mode"]]
     ends = {value for settings in others for value in settings.values()}
     if len(modes) > 1 or not first.get("include_prompt", True) or not ends <= {"sentence_embedding"}:

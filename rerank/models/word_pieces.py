@@ -93,7 +93,7 @@ def open_word_pieces(folder: Path) -> WordPieces | None:
     file = folder / "tokenizer.json"
     if not file.is_file():
         return None
-    stated, parts = _read(folder / "tokenizer_config.json"), _read(file)
+    stated, parts = read_settings(folder / "tokenizer_config.json"), read_settings(file)
     vocabulary = parts["model"].pop("vocab")
     special = {token: vocabulary.get(token) for token in SPECIAL.values()}
     added = {token["content"]: token["id"] for token in parts["added_tokens"]}
@@ -105,7 +105,7 @@ def open_word_pieces(folder: Path) -> WordPieces | None:
         and all({name: token[name] for name in FLAGS} == FLAGS for token in parts["added_tokens"])
         and added == special
         and all(name in FREE or value == STATED.get(name, ...) for name, value in stated.items())
-        and _read(folder / "special_tokens_map.json").items() <= SPECIAL.items()
+        and read_settings(folder / "special_tokens_map.json").items() <= SPECIAL.items()
     )
     if not usual:
         return None
@@ -115,6 +115,7 @@ def open_word_pieces(folder: Path) -> WordPieces | None:
     return WordPieces(backend, special, int(stated.get("model_max_length") or 10**30))
 
 
-def _read(file: Path) -> dict[str, Any]:
+def read_settings(file: Path) -> dict[str, Any]:
+    """The settings in a JSON file, {} without one."""
     settings: dict[str, Any] = parse_json(file.read_bytes(), dict[str, Any]) if file.is_file() else {}
     return settings

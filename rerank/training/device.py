@@ -17,14 +17,7 @@ from accelerate.utils import InitProcessGroupKwargs
 
 from rerank.config import Config, TrainingSettings
 from rerank.models.cpu.attention import missing_kernel
-from rerank.models.gpu import (
-    AUTOCAST,
-    Precision,
-    autocast_of,
-    choose_precision,
-    has_flash_attention,
-    unusable_gpu,
-)
+from rerank.models.gpu import AUTOCAST, Precision, autocast_of, choose_precision, has_flash_attention, unusable_gpu
 from rerank.models.memory import ALLOCATOR_SETTINGS, keep_freed_memory, prefer_expandable_segments
 from rerank.models.products import bf16_gain, prefers_onednn, processor
 from rerank.models.reranker import Reranker
@@ -52,8 +45,9 @@ def open_accelerator(settings: TrainingSettings) -> Accelerator:
     if selected.type == "cuda":
         torch.backends.cuda.matmul.fp32_precision = "tf32" if settings.tf32 else "ieee"
     prefer_expandable_segments()
-    keep_freed_memory()
     on_cpu = selected.type == "cpu"
+    if on_cpu:
+        keep_freed_memory()
     accelerator = Accelerator(
         cpu=on_cpu,
         mixed_precision="no" if on_cpu or chosen == "float32" else chosen,

@@ -1,4 +1,4 @@
-"""Our word pieces of BERT against those of transformers; what they do not know is left to transformers."""
+"""Our word pieces of BERT against those of transformers; what they do not know is left to sentence-transformers."""
 
 import json
 
@@ -58,7 +58,7 @@ def test_pieces_are_those_of_transformers(settings, lower_case, folder):
         ("special_tokens_map.json", {"pad_token": "amber"}),
     ],
 )
-def test_what_is_unusual_is_left_to_transformers(file, change, folder):
+def test_what_is_unusual_is_left_to_sentence_transformers(file, change, folder):
     assert open_word_pieces(folder) is not None
     content = json.loads((folder / file).read_text()) if (folder / file).is_file() else {}
     (folder / file).write_text(json.dumps(content | change))
