@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from rerank.config.settings import Precision
-from rerank.models.products import FASTER, autocast_on_cpu, bf16_gain
+from rerank.models.processor import FASTER, bf16_gain
+from rerank.models.products import autocast_on_cpu
 from rerank.utils.errors import UserError
 
 Autocast = Callable[[], AbstractContextManager[Any]]

@@ -1,4 +1,4 @@
-"""How fast a CPU multiplies matrices, and linear layers that call oneDNN where it is faster than what torch calls.
+"""Linear layers that call oneDNN where it is faster than what torch calls on a CPU.
 
 torch multiplies float32 matrices with MKL, which reaches 0.5 to 0.97 of the rate of oneDNN on AMD's processors. In bf16
 it calls oneDNN, but copies the bias into the result before.
@@ -6,72 +6,19 @@ it calls oneDNN, but copies the bias into the result before.
 
 import contextlib
 import functools
-import re
 import threading
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-FASTER = 1.5
-"""How many times as fast a CPU multiplies in bf16, if it has instructions for it (2 to 9 times)."""
+from rerank.models.cpu.attention import missing_kernel
+from rerank.models.cpu.layers import transposed
+from rerank.models.processor import prefers_onednn, prefers_onednn_in_bf16
 
 SMALL = 2_000_000
 """Parameters of a model that bf16, int8 and oneDNN make no faster on a CPU."""
-
-PROCESSOR = Path("/proc/cpuinfo")
-FACTS = r"^(?:vendor_id|cpu family|model|model name|flags|Features)\s*: .*"
-
-ROWS, COLUMNS = 128, 768  # of the matrices that are multiplied: 0.15 Gflop
-
-
-@functools.cache
-def bf16_gain() -> float:
-    """How many times as fast as in float32 a thread of the CPU multiplies matrices in bf16; it takes about 0.1 s.
-
-    The times are those that the thread computes, so other work on the machine does not change which is faster.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.inference_mode():
-            factors = [
-                (torch.ones(ROWS, COLUMNS, dtype=kind), torch.ones(COLUMNS, COLUMNS, dtype=kind))
-                for kind in (torch.float32, torch.bfloat16)
-            ]
-            seconds = [float("inf")] * 2
-            for number in range(10):  # the first one chooses kernels
-                for place, pair in enumerate(factors):
-                    start = time.thread_time()
-                    torch.matmul(*pair)
-                    seconds[place] = min(time.thread_time() - start, seconds[place])
-                if number and seconds[1] > 2 * seconds[0]:  # without instructions for it
-                    break
-    finally:
-        torch.set_num_threads(threads)
-    return seconds[0] / seconds[1]
-
-
-@functools.cache
-def prefers_onednn() -> bool:
-    """Whether oneDNN multiplies float32 matrices faster than MKL, which torch calls: on AMD's processors."""
-    return torch.backends.mkldnn.is_available() and "AuthenticAMD" in processor()
-
-
-@functools.cache
-def processor() -> str:
-    """The lines of FACTS about the processor: maker, model, instructions; "" where there is no /proc/cpuinfo."""
-    lines = PROCESSOR.read_text(encoding="utf-8") if PROCESSOR.is_file() else ""
-    return "\n".join(dict.fromkeys(re.findall(FACTS, lines, re.MULTILINE)))
-
-
-@functools.cache
-def prefers_onednn_in_bf16() -> bool:
-    """Whether the CPU has instructions for products of bf16."""
-    return torch.backends.mkldnn.is_available() and not {"avx512_bf16", "amx_bf16"}.isdisjoint(processor().split())
 
 
 def take_faster_products(model: nn.Module) -> None:
@@ -160,9 +107,14 @@ class _Product(torch.autograd.Function):
         for_x, for_weight, for_bias = ctx.needs_input_grad
         rows, inputs = gradient.flatten(0, -2), x.flatten(0, -2)
         to_weight = None
-        if for_weight:  # oneDNN copies its first factor to transpose it, so that is the smaller one
+        if for_weight:  # the transpose of the first factor is copied, so that is the smaller one
             wide = rows.shape[1] > inputs.shape[1]
-            to_weight = multiply(inputs.t(), rows.t()).t() if wide else multiply(rows.t(), inputs.t())
+            to_weight = multiply(_turned(inputs), rows.t()).t() if wide else multiply(_turned(rows), inputs.t())
             to_weight = to_weight.to(ctx.type)
         to_bias = rows.sum(0).to(ctx.type) if for_bias else None
         return multiply(gradient, weight.t()) if for_x else None, to_weight, to_bias
+
+
+def _turned(x: Tensor) -> Tensor:
+    """The transpose of a matrix, as oneDNN reads a first factor."""
+    return x.t() if x.dtype != torch.float32 or missing_kernel(x.dtype) else transposed(x)

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from rerank.models.products import multiply, prefers_onednn
+from rerank.models.processor import prefers_onednn
+from rerank.models.products import multiply
 from rerank.utils.progress import log
 from scripts.benchmarks.flops import token_layers
 

@@ -13,7 +13,7 @@ from rerank.models.gpu import (
     missing_architecture,
     unusable_gpu,
 )
-from rerank.models.products import bf16_gain
+from rerank.models.processor import bf16_gain
 from rerank.utils.errors import UserError
 from tests.support.fake_cards import insert_card
 

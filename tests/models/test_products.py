@@ -7,15 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from rerank.models import products
-from rerank.models.products import (
-    autocast_on_cpu,
-    multiply,
-    prefers_onednn,
-    prefers_onednn_in_bf16,
-    processor,
-    take_faster_products,
-)
+from rerank.models import processor, products
+from rerank.models.processor import prefers_onednn, prefers_onednn_in_bf16
+from rerank.models.products import autocast_on_cpu, multiply, take_faster_products
 
 
 @pytest.fixture
@@ -24,7 +18,7 @@ def maker(monkeypatch):
     monkeypatch.setattr(products, "SMALL", 0)
 
     def install(name, flags="fpu"):
-        monkeypatch.setattr(products, "processor", lambda: f"vendor_id\t: {name} flags\t: {flags}")
+        monkeypatch.setattr(processor, "processor", lambda: f"vendor_id\t: {name} flags\t: {flags}")
         for function in (prefers_onednn, prefers_onednn_in_bf16):
             monkeypatch.setattr(products, function.__name__, function.__wrapped__)
 
@@ -45,7 +39,7 @@ def types(monkeypatch):
 
 
 FLAGS = {"avx512_bf16", "amx_bf16"}
-in_bf16 = pytest.mark.skipif(FLAGS.isdisjoint(processor().split()), reason="the processor has no bf16")
+in_bf16 = pytest.mark.skipif(FLAGS.isdisjoint(processor.processor().split()), reason="the processor has no bf16")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=in_bf16)])

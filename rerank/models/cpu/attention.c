@@ -6,26 +6,26 @@
 #include "products.h"
 
 #define BLOCK 24 /* queries whose weights are in memory at a time */
+#define LOG2_E 1.44269504f
 
 static part part_of(real *x, long step, long token, long head, long size) {
     return (part){x + token * step + head * size, step};
 }
 
-static void store(const float *x, long rows, long size, part to) {
+/* to = x (rows, size) times a factor for each row, or 1 without factors. */
+static void store(const float *x, long rows, long size, part to, const float *factors) {
     for (long m = 0; m < rows; m++)
-        for (long d = 0; d < size; d++) to.x[m * to.step + d] = from_float(x[m * size + d]);
+        for (long d = 0; d < size; d++)
+            to.x[m * to.step + d] = from_float(x[m * size + d] * (factors ? factors[m] : 1.0f));
 }
 
-/* e to the x, for x of 0 or less, to 2e-7 of it: 2 to the nearest whole power, times a polynomial (Cephes). */
-static inline float exponential(float x) {
-    x = x < -87.0f ? -87.0f : x;
-    both shifted = {x * 1.44269504f + 12582912.0f}, y;
-    float n = shifted.number - 12582912.0f, r = x - n * 0.693359375f + n * 2.12194440e-4f;
-    y.number = ((((1.9875691500e-4f * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r +
-                1.6666665459e-1f) * r + 5.0000001201e-1f;
-    y.number = y.number * r * r + r + 1.0f;
-    y.bits += shifted.bits << 23;
-    return y.number;
+/* 2 to the x, for x of 0 or less, to 2e-7 of it: to the nearest whole power, times a polynomial. */
+static inline vector power(vector x) {
+    lanes small = x < -126.0f;
+    x = (vector)(((lanes)x & ~small) | ((lanes)((vector){} - 126.0f) & small));
+    vector shifted = x + 12582912.0f, r = x - (shifted - 12582912.0f);
+    vector y = ((((1.3264652e-3f * r + 9.6715113e-3f) * r + 5.5507340e-2f) * r + 2.4022242e-1f) * r + 6.9314698e-1f) * r;
+    return (vector)((lanes)(y + 1.0f) + ((lanes)shifted << 23));
 }
 
 /* A block of queries, and the keys near them: `near` has those of one query. */
@@ -49,9 +49,16 @@ static range near(range block, long m, const long *window) {
     return (range){block.place + m, 1, low, (high < block.high ? high : block.high) - block.low};
 }
 
-static void clear(float *row, range kept, long columns) {
-    for (long j = 0; j < kept.low; j++) row[j] = 0.0f;
-    for (long j = kept.high; j < columns; j++) row[j] = 0.0f;
+/* The vectors that a range lies in. */
+static range whole(range kept) {
+    long low = kept.low / LANES * LANES, high = (kept.high + LANES - 1) / LANES * LANES;
+    return (range){kept.place, 1, low, high};
+}
+
+/* Writes a value in place of the numbers of `all` that are not kept. */
+static void fill(float *row, range all, range kept, float value) {
+    for (long j = all.low; j < kept.low; j++) row[j] = value;
+    for (long j = kept.high; j < all.high; j++) row[j] = value;
 }
 
 /* The products of a block of queries with the keys near them, which `packed` has. */
@@ -89,6 +96,7 @@ long scratch_words(const long *shape, long threads) {
 void attend(real *q, real *k, real *v, real *out, float *sums, const int32_t *query_starts, const int32_t *starts,
             const long *shape, float scale, word *scratch, long threads) {
     long passages = shape[0], heads = shape[1], size = shape[2], width = ROUND_UP(shape[3]);
+    scale *= LOG2_E;
     const long *window = shape + 7;
 #pragma omp parallel num_threads(threads)
     {
@@ -104,26 +112,32 @@ void attend(real *q, real *k, real *v, real *out, float *sums, const int32_t *qu
             for (long place = 0; place < count; place += BLOCK) {
                 range block = block_at(place, count, tokens, window);
                 compare(block, part_of(q, shape[4], begin + place, head, size), size, packed, weights, width);
-                float factors[BLOCK];
+                range all = {0, 0, 0, block.high - block.low};
+                float shifts[BLOCK], totals[BLOCK], factors[BLOCK];
                 for (long m = 0; m < block.rows; m++) {
-                    range kept = near(block, m, window);
-                    float *w = weights + m * width, most = -INFINITY, total = 0.0f;
+                    range kept = near(block, m, window), read = whole(kept);
+                    float *w = weights + m * width;
+                    fill(w, read, kept, -INFINITY);
+                    float most = -INFINITY;
 #pragma omp simd reduction(max : most)
-                    for (long j = kept.low; j < kept.high; j++) most = w[j] > most ? w[j] : most;
+                    for (long j = read.low; j < read.high; j++) most = w[j] > most ? w[j] : most;
                     float shift = most * scale;
-#pragma omp simd reduction(+ : total)
-                    for (long j = kept.low; j < kept.high; j++) {
-                        w[j] = exponential(w[j] * scale - shift);
-                        total += w[j];
+                    vector total = {};
+                    for (long j = read.low; j < read.high; j += LANES) {
+                        vector x = power(*(vector *)(w + j) * scale - shift);
+                        total += x;
+                        *(vector *)(w + j) = x;
                     }
-                    clear(w, kept, block.high - block.low);
-                    factors[m] = 1.0f / total;
-                    sums[head * query_starts[passages] + begin + place + m] = shift + logf(total);
+                    fill(w, all, kept, 0.0f);
+                    shifts[m] = shift;
+                    totals[m] = sum_of(total);
+                }
+                for (long m = 0; m < block.rows; m++) {
+                    factors[m] = 1.0f / totals[m];
+                    if (sums) sums[head * query_starts[passages] + begin + place + m] = shifts[m] + log2f(totals[m]);
                 }
                 combine(block, weights, paired, size, sum, width, rounded);
-                for (long m = 0; m < block.rows; m++)
-                    for (long d = 0; d < size; d++) sum[m * size + d] *= factors[m];
-                store(sum, block.rows, size, part_of(out, heads * size, begin + place, head, size));
+                store(sum, block.rows, size, part_of(out, heads * size, begin + place, head, size), factors);
             }
         }
     }
@@ -134,6 +148,7 @@ void attend_backward(real *q, real *k, real *v, real *out, float *sums, real *g,
                      const int32_t *query_starts, const int32_t *starts, const long *shape, float scale, word *scratch,
                      long threads) {
     long passages = shape[0], heads = shape[1], size = shape[2], width = ROUND_UP(shape[3]), step = heads * size;
+    float power_scale = scale * LOG2_E;
     const long *window = shape + 7;
 #pragma omp parallel num_threads(threads)
     {
@@ -158,26 +173,30 @@ void attend_backward(real *q, real *k, real *v, real *out, float *sums, real *g,
                 part slope = part_of(g, step, begin + place, head, size), o = part_of(out, step, begin + place, head, size);
                 compare(block, query, size, packed, weights, width);
                 compare(block, slope, size, packed_values, slopes, width);
+                range all = {0, 0, 0, block.high - block.low};
                 for (long m = 0; m < block.rows; m++) {
-                    range kept = near(block, m, window);
+                    range kept = near(block, m, window), read = whole(kept);
                     float mean = 0.0f, shift = sums[head * query_starts[passages] + begin + place + m];
-                    for (long d = 0; d < size; d++) mean += to_float(o.x[m * step + d]) * to_float(slope.x[m * step + d]);
+                    const real *left = o.x + m * step, *right = slope.x + m * step;
+#pragma omp simd reduction(+ : mean)
+                    for (long d = 0; d < size; d++) mean += to_float(left[d]) * to_float(right[d]);
                     float *w = weights + m * width, *dw = slopes + m * width;
-#pragma omp simd
-                    for (long j = kept.low; j < kept.high; j++) {
-                        w[j] = exponential(w[j] * scale - shift);
-                        dw[j] = w[j] * (dw[j] - mean) * scale;
+                    fill(w, read, kept, -INFINITY);
+                    for (long j = read.low; j < read.high; j += LANES) {
+                        vector x = power(*(vector *)(w + j) * power_scale - shift);
+                        *(vector *)(w + j) = x;
+                        *(vector *)(dw + j) = x * (*(vector *)(dw + j) - mean) * scale;
                     }
-                    clear(w, kept, block.high - block.low);
-                    clear(dw, kept, block.high - block.low);
+                    fill(w, all, kept, 0.0f);
+                    fill(dw, all, kept, 0.0f);
                 }
                 combine(block, slopes, paired, size, for_queries, width, rounded);
-                store(for_queries, block.rows, size, part_of(to_q, step, begin + place, head, size));
+                store(for_queries, block.rows, size, part_of(to_q, step, begin + place, head, size), 0);
                 scatter(block, weights, slope, size, for_values, width, rounded, block_pairs);
                 scatter(block, slopes, query, size, for_keys, width, rounded, block_pairs);
             }
-            store(for_keys, tokens, size, part_of(to_k, step, start, head, size));
-            store(for_values, tokens, size, part_of(to_v, step, start, head, size));
+            store(for_keys, tokens, size, part_of(to_k, step, start, head, size), 0);
+            store(for_values, tokens, size, part_of(to_v, step, start, head, size), 0);
         }
     }
 }

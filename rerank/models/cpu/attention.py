@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rerank.models.cpu.library import DEFINES, call, library_of, load
-from rerank.models.products import processor
+from rerank.models.processor import processor
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 

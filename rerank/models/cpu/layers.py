@@ -1,7 +1,7 @@
-"""Dropout, and the norm of its sum with a residual, in one pass each on a CPU, by `layers.c`.
+"""Dropout, the norm of its sum with a residual, and transposes, in one pass each on a CPU, by `layers.c`.
 
-They stand for the kernels of `rerank.models.triton_kernels`: torch's operations take a pass for each step of the hash,
-for sum, norm and cast.
+The first two stand for the kernels of `rerank.models.triton_kernels`: torch's operations take a pass for each step of
+the hash, for sum, norm and cast.
 """
 
 from typing import Any
@@ -77,6 +77,13 @@ class DropAddNorm(torch.autograd.Function):
         )  # fmt: skip
         found = to_residual, to_weight.sum(0), to_bias.sum(0)
         return to_x, *(one.to(dtype) for one, dtype in zip(found, ctx.types, strict=True)), None, None, None, None
+
+
+def transposed(x: Tensor) -> Tensor:
+    """A copy of the transpose of a matrix in float32, by all threads; torch copies by one."""
+    x, out = x.contiguous(), torch.empty(x.shape[1], x.shape[0])
+    call("layers", x.dtype, "transpose", x, out, *x.shape)
+    return out
 
 
 def _shape(x: Tensor) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rerank.models.products import processor
+from rerank.models.processor import processor
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash, user_cache
 

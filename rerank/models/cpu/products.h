@@ -5,19 +5,12 @@
 #ifdef BF16
 #include <immintrin.h>
 #endif
-#include "real.h"
+#include "vectors.h"
 
-#ifdef __AVX512F__
-#define LANES 16
-#else
-#define LANES 8
-#endif
 #define PANEL (2 * LANES) /* columns of a tile: two vectors */
 #define TILE 6            /* rows of a tile: with its two vectors, they fit the registers of AVX2 */
 #define ROUND_UP(n) (((n) + PANEL - 1) / PANEL * PANEL)
 
-typedef uint32_t word __attribute__((may_alias));
-typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 #ifdef BF16
 #define WORDS(n) (((n) + 1) / 2)
 static inline vector add_product(vector sum, word x, const word *y) {
@@ -84,9 +77,19 @@ static void product(long rows, long columns, long depth, factor a, const word *b
 
 /* The transpose in panels: the words of PANEL tokens side by side, 0 where there is no token. */
 static void transpose(part p, long tokens, long size, word *out) {
-    for (long first = 0; first < tokens; first += PANEL)
-        for (long k = 0; k < WORDS(size); k++)
-            for (long j = first; j < first + PANEL; j++) *out++ = j < tokens ? ((word *)(p.x + j * p.step))[k] : 0;
+    for (long first = 0; first < tokens; first += PANEL, out += PANEL * WORDS(size))
+        for (long k = 0; k < WORDS(size); k += LANES)
+            for (long half = 0; half < PANEL; half += LANES) {
+                vector rows[LANES];
+#pragma GCC unroll 16
+                for (long m = 0; m < LANES; m++) {
+                    long j = first + half + m;
+                    rows[m] = j < tokens ? *(vector *)((word *)(p.x + j * p.step) + k) : (vector){};
+                }
+                transpose_square(rows);
+#pragma GCC unroll 16
+                for (long m = 0; m < LANES; m++) *(vector *)(out + (k + m) * PANEL + half) = rows[m];
+            }
 }
 
 /* The words of pairs of tokens, (WORDS(tokens), size), 0 where there is no token; of floats the tokens themselves. */
