@@ -11,7 +11,7 @@ import torch
 
 from rerank.data.splitting import OffsetTokenizer, equal_passages, open_offset_tokenizer
 from rerank.models.bert import open_bert
-from rerank.models.gpu import Precision, usable_device
+from rerank.models.gpu import Precision, open_device
 from rerank.models.hub import MODULES_FILE, CheckpointConfig, bi_encoder_hash, encoder_folder, quiet_transformers
 from rerank.models.quick_forward import quicken
 from rerank.utils.errors import UserError
@@ -51,7 +51,7 @@ class BiEncoder:
         encoder, gets the mean of the tokens' vectors and the cosine, which is logged. `device` and `precision` are as
         in `Reranker.load`. Raises UserError if it cannot be found or opened, or is a cross-encoder.
         """
-        name, place = str(name_or_folder), usable_device(device)
+        name, place = str(name_or_folder), open_device(device)
         _expect_bi_encoder(name)
         model: Any = open_bert(encoder_folder(name), precision) if place.type == "cpu" else None
         if model is None:

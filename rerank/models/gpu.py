@@ -14,6 +14,7 @@ import torch
 from rerank.config.settings import Precision
 from rerank.models.processor import FASTER, bf16_gain
 from rerank.models.products import autocast_on_cpu
+from rerank.utils.allocators import keep_freed_memory
 from rerank.utils.errors import UserError
 
 Autocast = Callable[[], AbstractContextManager[Any]]
@@ -55,14 +56,19 @@ def unusable_gpu(index: int = 0) -> str:
     return f"PyTorch {torch.__version__}, built for CUDA {torch.version.cuda}, does not find it"
 
 
-def usable_device(device: str | torch.device | None) -> torch.device:
-    """The device; for None a CUDA GPU or else the CPU. Raises UserError for a GPU that torch cannot run on."""
+def open_device(device: str | torch.device | None) -> torch.device:
+    """The device; for None a CUDA GPU or else the CPU. On a CPU the process keeps freed memory from here on.
+
+    Raises UserError for a GPU that torch cannot run on.
+    """
     target = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if (device is None or target.type == "cuda") and (reason := unusable_gpu(target.index or 0)):
         raise UserError(
             f"device {device}: PyTorch cannot run on the NVIDIA GPU of this machine: {reason.rstrip('.')}; "
             'device="cpu" takes the CPU'
         )
+    if target.type == "cpu":
+        keep_freed_memory()
     return target
 
 

@@ -1,9 +1,6 @@
 """How many tokens fit into one forward pass; halved automatically on out-of-memory errors."""
 
-import ctypes
 import gc
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -23,14 +20,6 @@ FIRST_TRIAL = {"cpu": 4096, "cuda": 65536}
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 """What torch, the CUDA runtime and its libraries say when a device has no memory left."""
 
-ALLOCATOR_SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
-"""The variables that torch reads the settings of its allocator from; the first is the name since torch 2.9."""
-
-MALLOC_SETTINGS = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
-"""The variables that the C library reads the settings of its allocator from."""
-
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # the names of two settings in the C library's malloc.h
-
 
 class DoesNotFitError(RuntimeError):
     """Memory ran out in work that needs the same memory whatever the budget is; the message is for the user."""
@@ -46,26 +35,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 def out_of_memory(error: BaseException, what: str) -> UserError:
     """The error for the user if the work cannot be cut further: that of a DoesNotFitError, or a line with `what`."""
     return UserError(str(error) if isinstance(error, DoesNotFitError) else f"out of memory with {what}")
-
-
-def prefer_expandable_segments() -> None:
-    """Lets torch's CUDA allocator grow its segments, unless the user has chosen its settings; before CUDA is used.
-
-    Micro-batches differ in size: blocks of fixed segments that no later one fits into are lost.
-    """
-    if sys.platform == "linux" and not any(os.environ.get(name) for name in ALLOCATOR_SETTINGS):
-        os.environ[ALLOCATOR_SETTINGS[0]] = "expandable_segments:True"
-
-
-def keep_freed_memory() -> None:
-    """Lets the process keep up to 512 MB of what it frees, unless the user has chosen the C library's settings.
-
-    By default the tensors of each forward pass are given back to Linux, which clears them page by page for the next.
-    """
-    set_malloc = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if set_malloc is not None and not any(os.environ.get(name) for name in MALLOC_SETTINGS):
-        set_malloc(M_MMAP_THRESHOLD, 2**26)
-        set_malloc(M_TRIM_THRESHOLD, 2**29)
 
 
 @dataclass

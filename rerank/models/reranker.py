@@ -12,7 +12,7 @@ from rerank.data.candidates import select_candidates, standardised
 from rerank.data.collections import Collection, Documents
 from rerank.data.types import BestPassage, Run
 from rerank.models.checkpoints import open_trained_cross_encoder
-from rerank.models.gpu import Precision, usable_device
+from rerank.models.gpu import Precision, open_device
 from rerank.models.scoring import PairScores, TextScorer, make_run, pairs_of
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
@@ -72,7 +72,7 @@ class Reranker:
         Raises UserError for a model that cannot be loaded or was never trained to rank, for a template that is not the
         checkpoint's own or misses a placeholder, and for a device that torch cannot use or that has no such precision.
         """
-        target, name = usable_device(device), str(name_or_folder)
+        target, name = open_device(device), str(name_or_folder)
         model = open_trained_cross_encoder(name, pooling, max_doc_tokens, template)
         return cls(TextScorer(model, target, precision, max_tokens_per_forward), name)
 

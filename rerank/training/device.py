@@ -18,9 +18,9 @@ from accelerate.utils import InitProcessGroupKwargs
 from rerank.config import Config, TrainingSettings
 from rerank.models.cpu.attention import missing_kernel
 from rerank.models.gpu import AUTOCAST, Precision, autocast_of, choose_precision, has_flash_attention, unusable_gpu
-from rerank.models.memory import ALLOCATOR_SETTINGS, keep_freed_memory, prefer_expandable_segments
 from rerank.models.processor import bf16_gain, prefers_onednn, processor
 from rerank.models.reranker import Reranker
+from rerank.utils.allocators import ALLOCATOR_SETTINGS, keep_freed_memory, prefer_expandable_segments
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
 from rerank.utils.parallel import GPUS

@@ -12,7 +12,8 @@ from typing import NamedTuple, TypeVar
 
 import torch
 
-from rerank.models.memory import M_MMAP_THRESHOLD, MALLOC_SETTINGS, is_out_of_memory
+from rerank.models.memory import is_out_of_memory
+from rerank.utils.allocators import M_MMAP_THRESHOLD, MALLOC_SETTINGS
 from rerank.utils.errors import UserError
 
 Result = TypeVar("Result")

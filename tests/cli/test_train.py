@@ -12,8 +12,8 @@ import torch
 from rerank.cli.main import main
 from rerank.data.trec import read_run
 from rerank.jobs import train
-from rerank.models.memory import ALLOCATOR_SETTINGS
 from rerank.training import loop
+from rerank.utils.allocators import ALLOCATOR_SETTINGS
 from tests.support.fake_cards import insert_card
 from tests.support.processes import in_two_processes
 from tests.support.small_collection import command, exit_code, failed, run_beside_another, write_qrels

@@ -1,11 +1,7 @@
 """One number sets the memory, and it halves where memory runs out."""
 
 import contextlib
-import ctypes
-import os
 import re
-import subprocess
-import sys
 import weakref
 
 import pytest
@@ -13,14 +9,11 @@ import torch
 
 from rerank.models import memory
 from rerank.models.memory import (
-    ALLOCATOR_SETTINGS,
     FIRST_TRIAL,
-    MALLOC_SETTINGS,
     DoesNotFitError,
     TokenBudget,
     is_out_of_memory,
     open_budget,
-    prefer_expandable_segments,
 )
 from rerank.utils.errors import UserError
 
@@ -128,40 +121,3 @@ def test_memory_is_given_back_before_the_work_is_tried_again(monkeypatch):
     monkeypatch.setattr(memory, "clear_device_cache", lambda: order.append("given back"))
     TokenBudget(128).run(work, longest=10)
     assert order == [128, "given back", 64]
-
-
-@pytest.mark.parametrize("chosen", [None, *ALLOCATOR_SETTINGS])
-def test_segments_are_expandable_unless_the_user_has_chosen(monkeypatch, chosen):
-    monkeypatch.setattr(sys, "platform", "linux")
-    for name in ALLOCATOR_SETTINGS:
-        monkeypatch.delenv(name, raising=False)
-    if chosen:
-        monkeypatch.setenv(chosen, "max_split_size_mb:512")
-    prefer_expandable_segments()
-    expected = {chosen: "max_split_size_mb:512"} if chosen else {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
-    assert {name: os.environ[name] for name in ALLOCATOR_SETTINGS if name in os.environ} == expected
-
-
-FAULTS = """
-import resource, sys, torch
-from rerank.models.memory import keep_freed_memory
-
-def faults():
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(4):
-        torch.ones(12_000_000)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-before = faults()
-keep_freed_memory()
-faults()
-print(before > 40_000, faults() < 1_000)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"), reason="another C library")
-@pytest.mark.parametrize("chosen", [{}, {"MALLOC_TRIM_THRESHOLD_": "131072"}])
-def test_the_memory_of_large_tensors_is_kept_unless_the_user_has_settings(chosen):
-    environment = {name: value for name, value in os.environ.items() if name not in MALLOC_SETTINGS} | chosen
-    done = subprocess.run([sys.executable, "-c", FAULTS], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["True", str(not chosen)]
