@@ -50,6 +50,12 @@ def prefers_onednn() -> bool:
 
 
 @functools.cache
+def prefers_onednn_for_gradients() -> bool:
+    """Whether it also does with gradients' products, which have transposes: on AMD's processors with AVX-512."""
+    return prefers_onednn() and torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+
+
+@functools.cache
 def processor() -> str:
     """The lines of FACTS about the processor: maker, model, instructions; "" where there is no /proc/cpuinfo."""
     lines = PROCESSOR.read_text(encoding="utf-8") if PROCESSOR.is_file() else ""

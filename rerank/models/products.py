@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from rerank.models.cpu.attention import missing_kernel
 from rerank.models.cpu.layers import transposed
-from rerank.models.processor import prefers_onednn, prefers_onednn_in_bf16
+from rerank.models.processor import prefers_onednn, prefers_onednn_for_gradients, prefers_onednn_in_bf16
 
 SMALL = 2_000_000
 """Parameters of a model that bf16, int8 and oneDNN make no faster on a CPU."""
@@ -106,15 +106,17 @@ class _Product(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         for_x, for_weight, for_bias = ctx.needs_input_grad
         rows, inputs = gradient.flatten(0, -2), x.flatten(0, -2)
-        to_weight = None
-        if for_weight:  # the transpose of the first factor is copied, so that is the smaller one
-            wide = rows.shape[1] > inputs.shape[1]
-            to_weight = multiply(_turned(inputs), rows.t()).t() if wide else multiply(_turned(rows), inputs.t())
-            to_weight = to_weight.to(ctx.type)
-        to_bias = rows.sum(0).to(ctx.type) if for_bias else None
-        return multiply(gradient, weight.t()) if for_x else None, to_weight, to_bias
+        by_onednn = x.dtype == torch.float32 and prefers_onednn_for_gradients()
+        to_x = to_weight = None
+        if for_x:
+            to_x = multiply(gradient, weight.t()) if by_onednn else gradient @ weight
+        if for_weight:
+            to_weight = (_multiply_transpose(rows, inputs) if by_onednn else rows.t() @ inputs).to(ctx.type)
+        return to_x, to_weight, rows.sum(0).to(ctx.type) if for_bias else None
 
 
-def _turned(x: Tensor) -> Tensor:
-    """The transpose of a matrix, as oneDNN reads a first factor."""
-    return x.t() if x.dtype != torch.float32 or missing_kernel(x.dtype) else transposed(x)
+def _multiply_transpose(rows: Tensor, inputs: Tensor) -> Tensor:
+    """The product rowsᵀ inputs in float32. oneDNN needs a copy of the transpose, so that is of the smaller factor."""
+    if rows.shape[1] > inputs.shape[1]:
+        return _multiply_transpose(inputs, rows).t()
+    return multiply(rows.t() if missing_kernel(rows.dtype) else transposed(rows), inputs.t())

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from rerank.models import processor, products
-from rerank.models.processor import prefers_onednn, prefers_onednn_in_bf16
+from rerank.models.processor import prefers_onednn, prefers_onednn_for_gradients, prefers_onednn_in_bf16
 from rerank.models.products import autocast_on_cpu, multiply, take_faster_products
 
 
@@ -17,9 +17,10 @@ def maker(monkeypatch):
     """Sets whose processor it is; models of any size count."""
     monkeypatch.setattr(products, "SMALL", 0)
 
-    def install(name, flags="fpu"):
+    def install(name, flags="fpu", vectors="AVX512"):
         monkeypatch.setattr(processor, "processor", lambda: f"vendor_id\t: {name} flags\t: {flags}")
-        for function in (prefers_onednn, prefers_onednn_in_bf16):
+        monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: vectors)
+        for function in (prefers_onednn, prefers_onednn_for_gradients, prefers_onednn_in_bf16):
             monkeypatch.setattr(products, function.__name__, function.__wrapped__)
 
     return install
@@ -42,11 +43,18 @@ FLAGS = {"avx512_bf16", "amx_bf16"}
 in_bf16 = pytest.mark.skipif(FLAGS.isdisjoint(processor.processor().split()), reason="the processor has no bf16")
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=in_bf16)])
+@pytest.mark.parametrize(
+    ("dtype", "vectors", "by_onednn"),
+    [
+        (torch.float32, "AVX512", ["forward", "to x", "to weight", "forward again"]),
+        (torch.float32, "AVX2", ["forward", "forward again"]),
+        pytest.param(torch.bfloat16, "AVX512", ["forward", "forward again"], marks=in_bf16),
+    ],
+)
 @pytest.mark.parametrize("shape", [(7, 12), (2, 3, 12), (1, 1, 12)])
 @pytest.mark.parametrize(("bias", "out"), [(True, 5), (False, 5), (True, 20)])
-def test_values_and_gradients_are_those_in_float64(shape, bias, out, dtype, maker, types):
-    maker("AuthenticAMD", "avx512_bf16")
+def test_values_and_gradients_are_those_in_float64(shape, bias, out, dtype, vectors, by_onednn, maker, types):
+    maker("AuthenticAMD", "avx512_bf16", vectors)
     torch.manual_seed(0)
     layer, x = nn.Linear(12, out, bias=bias), torch.randn(*shape[:-1], 24)[..., ::2].requires_grad_()
     exact, exact_x = copy.deepcopy(layer).double(), x.detach().double().requires_grad_()
@@ -63,7 +71,7 @@ def test_values_and_gradients_are_those_in_float64(shape, bias, out, dtype, make
         torch.testing.assert_close(one.double(), other, rtol=bound, atol=bound)
     with torch.no_grad(), torch.autocast("cpu", dtype, enabled=half):
         assert torch.equal(layer(x), found)
-    assert types == [dtype] * 4
+    assert types == [dtype] * len(by_onednn)
 
 
 def test_frozen_weights_and_copies_keep_their_own_gradients(maker):

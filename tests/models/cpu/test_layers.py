@@ -1,4 +1,4 @@
-"""The compiled dropout, and its sum with a residual that is normalised, against torch's operations."""
+"""The compiled dropout, its sum with a residual that is normalised, and transposes, against torch's operations."""
 
 from functools import partial
 from itertools import product
@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from rerank.models.cpu.attention import missing_kernel
-from rerank.models.cpu.layers import ROWS, Drop, DropAddNorm
+from rerank.models.cpu.layers import ROWS, Drop, DropAddNorm, transposed
 from rerank.models.dropout import drop_by_operations
 from rerank.models.fused import use_kernels
 from tests.models.tiny import open_tiny, scores_and_gradients
@@ -106,3 +106,10 @@ def _scores_and_gradients(model, inputs, half):
     with torch.autocast("cpu", torch.bfloat16, enabled=half):
         scores, gradients = scores_and_gradients(model, inputs)
     return scores, torch.cat([gradient.flatten() for gradient in gradients.values()])
+
+
+@pytest.mark.parametrize("shape", [(48, 32), (33, 50), (16, 7), (1, 64)])
+def test_a_transpose_has_the_same_values(shape):
+    x = torch.randn(shape[0], 2 * shape[1])[:, ::2]
+    assert transposed(x).is_contiguous()
+    assert torch.equal(transposed(x), x.t())
