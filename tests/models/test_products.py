@@ -21,7 +21,8 @@ def maker(monkeypatch):
         monkeypatch.setattr(processor, "processor", lambda: f"vendor_id\t: {name} flags\t: {flags}")
         monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: vectors)
         for function in (prefers_onednn, prefers_onednn_for_gradients, prefers_onednn_in_bf16):
-            monkeypatch.setattr(products, function.__name__, function.__wrapped__)
+            for module in (processor, products):
+                monkeypatch.setattr(module, function.__name__, function.__wrapped__)
 
     return install
 

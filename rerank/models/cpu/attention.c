@@ -6,7 +6,7 @@
 #include "products.h"
 
 #define BLOCK 24 /* queries whose weights are in memory at a time */
-#define LOG2_E 1.44269504f
+#define LOG2_E 1.44269504f /* exponentials are powers of 2 */
 
 static part part_of(real *x, long step, long token, long head, long size) {
     return (part){x + token * step + head * size, step};
@@ -88,7 +88,8 @@ long scratch_words(const long *shape, long threads) {
     return threads * (5 * width * size + 3 * BLOCK * width + 2 * BLOCK * size);
 }
 
-/* out = softmax(scale q kᵀ) v of each passage and head, and the logarithms of the sums of exponentials, (heads, queries).
+/* out = softmax(scale q kᵀ) v of each passage and head, and the logarithms, to base 2, of the sums of exponentials,
+   (heads, queries).
 
    shape: passages, heads, size, the tokens of the longest passage, the steps from token to token of q, k and v, and the
    window. Tokens of passage p are those from its place in `starts` to the next; its queries, by `query_starts`, are
@@ -134,7 +135,7 @@ void attend(real *q, real *k, real *v, real *out, float *sums, const int32_t *qu
                 }
                 for (long m = 0; m < block.rows; m++) {
                     factors[m] = 1.0f / totals[m];
-                    if (sums) sums[head * query_starts[passages] + begin + place + m] = shifts[m] + log2f(totals[m]);
+                    sums[head * query_starts[passages] + begin + place + m] = shifts[m] + log2f(totals[m]);
                 }
                 combine(block, weights, paired, size, sum, width, rounded);
                 store(sum, block.rows, size, part_of(out, heads * size, begin + place, head, size), factors);

@@ -25,9 +25,21 @@ typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alia
 #define UPPER(lane, step) ((lane) & (step) ? LANES + (lane) - (step) : (lane))
 #define LOWER(lane, step) ((lane) & (step) ? LANES + (lane) : (lane) + (step))
 
+/* The words of x and y, one after the other, that `from` counts. */
+static inline __attribute__((always_inline)) vector shuffled(vector x, vector y, lanes from) {
+#ifdef __clang__ /* finds the instruction by itself */
+    vector out;
+#pragma clang loop unroll(full)
+    for (int lane = 0; lane < LANES; lane++) out[lane] = from[lane] < LANES ? x[from[lane]] : y[from[lane] - LANES];
+    return out;
+#else
+    return __builtin_shuffle(x, y, from);
+#endif
+}
+
 static inline float sum_of(vector x) {
 #pragma GCC unroll 4
-    for (int step = LANES / 2; step; step /= 2) x += __builtin_shuffle(x, EACH(TURNED, step));
+    for (int step = LANES / 2; step; step /= 2) x += shuffled(x, x, EACH(TURNED, step));
     return x[0];
 }
 
@@ -39,7 +51,7 @@ static inline __attribute__((always_inline)) void transpose_square(vector *rows)
         for (int m = 0; m < LANES; m++)
             if (!(m & step)) {
                 vector x = rows[m], y = rows[m + step];
-                rows[m] = __builtin_shuffle(x, y, EACH(UPPER, step));
-                rows[m + step] = __builtin_shuffle(x, y, EACH(LOWER, step));
+                rows[m] = shuffled(x, y, EACH(UPPER, step));
+                rows[m + step] = shuffled(x, y, EACH(LOWER, step));
             }
 }
