@@ -54,7 +54,7 @@ def training(*, encoder: Encoder = "", rounds: Rounds = 3, lists: Count | None =
     ----------
     lists
         Training lists of two relevant and two other documents per round, 8 per step; by default 8 on a CPU and 128 on
-        a GPU.
+        a GPU. With fewer than 8, a step whose memory is measured has as many, and a list of 150 documents is left out.
     """
     accelerator = open_accelerator(TrainingSettings())
     device = accelerator.device
@@ -66,11 +66,13 @@ def training(*, encoder: Encoder = "", rounds: Rounds = 3, lists: Count | None =
         rows = measured(workload, accelerator, rounds)
         for row in rows:
             if row["what"] in (OURS, BASELINE):
-                peak = in_fresh_process(step_memory, row["what"], folder)
+                peak = in_fresh_process(step_memory, row["what"], folder, min(lists, LISTS_PER_STEP))
                 row["peak MB"] = "out of memory" if peak is None else peak.most / 1e6
                 log.info(f"{row['what']}: peak {row['peak MB']} MB")
         gradients = {
-            what: in_fresh_process(gradient_memory, documents, folder) for what, documents in GRADIENTS.items()
+            what: in_fresh_process(gradient_memory, documents, folder)
+            for what, documents in GRADIENTS.items()
+            if not documents or lists >= LISTS_PER_STEP
         }
     memory_note = "Gradients need, in addition to the weights: " + ", ".join(
         f"{what} {'out of memory' if peak is None else f'{(peak.most - peak.before) / 1e6:,.0f} MB'}"
@@ -190,10 +192,10 @@ def gradient_memory(documents: int, folder: Path) -> Peak:
     return peak_memory(work, accelerator.device)
 
 
-def step_memory(what: str, folder: Path) -> Peak:
-    """The memory of one step over 8 lists, of OURS or BASELINE, in this process."""
+def step_memory(what: str, folder: Path, lists: int) -> Peak:
+    """The memory of one step over some lists, of OURS or BASELINE, in this process."""
     accelerator = open_accelerator(TrainingSettings())
-    workload = make_workload(folder, LISTS_PER_STEP, LIST)
+    workload = make_workload(folder, lists, LIST)
     baseline = partial(cedr_steps, workload, accelerator.device, product_type(accelerator))
     steps = our_steps(workload, accelerator) if what == OURS else baseline()
     return peak_memory(lambda: steps(workload.candidates), accelerator.device)

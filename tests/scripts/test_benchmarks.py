@@ -105,11 +105,12 @@ def test_embedding(rows_of):
 
 
 def test_training(rows_of, encoder_folder):
-    rows, settings = rows_of("training", "--encoder", encoder_folder, "--lists", 2, "--rounds", 1)
+    rows, settings = rows_of("training", "--encoder", encoder_folder, "--lists", training.LISTS_PER_STEP, "--rounds", 1)
     assert list(rows) == [*PRODUCTS, training.OURS, training.EXACT, training.BASELINE, training.SCORING]
     ours, peer = rows[training.OURS], rows[training.BASELINE]
-    assert ours["documents/s"] == pytest.approx(8 / ours["seconds"][0])
+    assert ours["documents/s"] == pytest.approx(training.LISTS_PER_STEP * training.LIST / ours["seconds"][0])
     assert ours["peak MB"] > 0
+    assert list(settings["gradients"]) == ["a list of 5 documents"]
     assert peer[training.OURS_FASTER] == pytest.approx(ours["documents/s"] / peer["documents/s"])
     hours = training.paper_hours(ours["documents/s"], rows[training.SCORING]["documents/s"])
     assert settings["paper_hours"] == pytest.approx(hours)
