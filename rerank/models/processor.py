@@ -51,7 +51,7 @@ def prefers_onednn() -> bool:
 
 @functools.cache
 def prefers_onednn_for_gradients() -> bool:
-    """Whether it also does with gradients' products, which have transposes: on AMD's processors with AVX-512."""
+    """Whether oneDNN is also faster in gradients, whose products have transposes: on AMD's processors with AVX-512."""
     return prefers_onednn() and torch.backends.cpu.get_cpu_capability().startswith("AVX512")
 
 

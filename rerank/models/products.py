@@ -116,7 +116,7 @@ class _Product(torch.autograd.Function):
 
 
 def _multiply_transpose(rows: Tensor, inputs: Tensor) -> Tensor:
-    """The product rowsᵀ inputs in float32. oneDNN needs a copy of the transpose, so that is of the smaller factor."""
+    """The product rowsᵀ inputs in float32. oneDNN needs a copy of a transpose, and the smaller factor is copied."""
     if rows.shape[1] > inputs.shape[1]:
         return _multiply_transpose(inputs, rows).t()
     return multiply(rows.t() if missing_kernel(rows.dtype) else transposed(rows), inputs.t())

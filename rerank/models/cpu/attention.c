@@ -49,7 +49,7 @@ static range near(range block, long m, const long *window) {
     return (range){block.place + m, 1, low, (high < block.high ? high : block.high) - block.low};
 }
 
-/* The vectors that a range lies in. */
+/* The range, extended to whole vectors. */
 static range whole(range kept) {
     long low = kept.low / LANES * LANES, high = (kept.high + LANES - 1) / LANES * LANES;
     return (range){kept.place, 1, low, high};
@@ -133,7 +133,7 @@ void attend(real *q, real *k, real *v, real *out, float *sums, const int32_t *qu
                     shifts[m] = shift;
                     totals[m] = sum_of(total);
                 }
-                for (long m = 0; m < block.rows; m++) {
+                for (long m = 0; m < block.rows; m++) { /* a call in the loop above would clear its vectors */
                     factors[m] = 1.0f / totals[m];
                     sums[head * query_starts[passages] + begin + place + m] = shifts[m] + log2f(totals[m]);
                 }

@@ -11,7 +11,7 @@ typedef uint32_t word __attribute__((may_alias));
 typedef int32_t lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
-/* The vector of of(lane, step). */
+/* The vector of of(lane, step) for each lane. */
 #if LANES == 16
 #define EACH(of, step)                                                                                                 \
     (lanes){of(0, step),  of(1, step),  of(2, step),  of(3, step), of(4, step),  of(5, step),                          \
@@ -25,7 +25,7 @@ typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alia
 #define UPPER(lane, step) ((lane) & (step) ? LANES + (lane) - (step) : (lane))
 #define LOWER(lane, step) ((lane) & (step) ? LANES + (lane) : (lane) + (step))
 
-/* The words of x and y, one after the other, that `from` counts. */
+/* The words of x, then of y, whose numbers are in `from`. */
 static inline __attribute__((always_inline)) vector shuffled(vector x, vector y, lanes from) {
 #ifdef __clang__ /* finds the instruction by itself */
     vector out;
