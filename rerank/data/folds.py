@@ -1,5 +1,6 @@
 """Folds: which queries train, validate and test a model, as collections publish it or drawn at random."""
 
+import hashlib
 import json
 import random
 from collections import ChainMap, Counter
@@ -107,6 +108,15 @@ def hold_out(query_ids: Iterable[str], seed: int = 0) -> tuple[tuple[str, ...], 
 def final_fold(query_ids: Iterable[str], seed: int = 0) -> Fold:
     """The fold of the model to deploy, without test queries: see `hold_out`."""
     return Fold(FINAL, *hold_out(query_ids, seed), ())
+
+
+def fold_seed(seed: int, name: str) -> int:
+    """The seed of a fold's initial weights, training lists and dropout: each fold of `--seed` has its own.
+
+    >>> fold_seed(0, "1") == fold_seed(0, "2")
+    False
+    """
+    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:7], "big")
 
 
 def draw_queries(fold: Fold, train: int | str = "all", valid: int | str = "all", seed: int = 0) -> Fold:

@@ -140,13 +140,14 @@ class CrossFitting:
         if self.stages[name].learns == "nothing" or not parts:  # there are no judgments
             return Fold(FINAL, (), (), ()), []
         valid = self.valid_part(without)
+        name_of_fold = "-".join(sorted(without)) or FINAL  # as `rerank train` names the fold that this part tests
         if any(map(self.is_expensive, below(self.stages[name]))):
             # What is below ranks validation queries alone, so these alone can teach.
-            return Fold(FINAL, (), self.parts[valid], ()), [(valid, without)]
+            return Fold(name_of_fold, (), self.parts[valid], ()), [(valid, without)]
         train = tuple(q for part in parts if part != valid for q in self.parts[part])
         # Two parts are the fewest that train and validate: the stages below have then seen these queries.
         rankings = [(part, without | {part} if len(parts) > 2 else without) for part in parts]
-        return Fold(FINAL, train, self.parts[valid], ()), rankings
+        return Fold(name_of_fold, train, self.parts[valid], ()), rankings
 
     def _fit(self, name: str, without: frozenset[str], place: Path) -> Ranker:
         settings = self.stages[name]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from rerank.config import Config, EncoderSettings, ListsSettings, LossSettings, TrainingSettings
 from rerank.data.candidates import select_candidates
-from rerank.data.folds import FINAL
 from rerank.data.trec import ranked
 from rerank.data.types import BestPassage, Fold, Run
 from rerank.evaluation.fusion import place_above
@@ -64,7 +63,7 @@ class CrossEncoder:
         check_training(self.config(Config()))
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "CrossEncoderRanker":
-        """Trains the task of `rerank train` on these queries, so that the same fold gives the same model."""
+        """Trains the task of `rerank train` on these queries, so that a fold of the same name gives the same model."""
         if not self.trained:
             return self.open(world, folder)
         from rerank.tasks.text import TextDataset, TextTask  # these load torch
@@ -76,8 +75,8 @@ class CrossEncoder:
         candidates = select_candidates(first, world.collection.qrels, self.depth, query_ids, keep_scores)
         dataset = TextDataset(config, world.folder, world.texts, Path("below"), candidates, config.encoder.name)
         accelerator = open_accelerator(config.training)
-        task = TextTask(dataset, Fold(FINAL, fold.train, fold.valid, ()), accelerator)
-        train_to_rank(task, task.qrels("valid"), config.loss, FoldFolder(folder), config.training, accelerator)
+        task = TextTask(dataset, Fold(fold.name, fold.train, fold.valid, ()), accelerator)
+        train_to_rank(task, task.qrels("valid"), config.loss, FoldFolder(folder), task.training, accelerator)
         accelerator.free_memory()
         return self.open(world, folder)
 

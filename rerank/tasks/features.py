@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ from rerank.batches.batch import Batch
 from rerank.batches.features import FeatureList, make_feature_batch
 from rerank.batches.sampling import epoch_queries
 from rerank.config import Config, validate
-from rerank.data.folds import read_folds, write_folds
+from rerank.data.folds import fold_seed, read_folds, write_folds
 from rerank.data.letor.layouts import fold_names, open_fold
 from rerank.data.letor.store import FeatureSet, Store
 from rerank.data.trec import read_qrels, write_qrels
@@ -104,7 +104,7 @@ class FeatureTask:
     """A fold of feature vectors and the paper's network: see `rerank.training.task.Task`.
 
     All training queries are used; those without a relevant document count for batch norm alone. Raises UserError if no
-    training query has a relevant document, and for several processes.
+    training query has a relevant document, and for several processes. `training` has the seed of the fold.
     """
 
     judged_parts: ClassVar[tuple[Part, ...]] = ("valid", "test")
@@ -117,7 +117,8 @@ class FeatureTask:
                 "feature vectors are trained by one process"
             )
         self.dataset, self.fold, self.accelerator = dataset, fold, accelerator
-        self.settings = dataset.config.training
+        training = dataset.config.training
+        self.training = replace(training, seed=fold_seed(training.seed, fold.name))
         features = dataset.sets[fold.name][1].features
         train, valid, test = (features.subset(queries) for queries in (fold.train, fold.valid, fold.test))
         if not any((train.labels[begin:end] > 0).any() for begin, end in zip(train.starts, train.stops, strict=True)):
@@ -127,15 +128,15 @@ class FeatureTask:
             )
         self.sets: dict[Part, FeatureSet] = {"train": train, "valid": valid, "test": test}
         network, width = dataset.config.network, train.features.shape[1]
-        model = FeatureMLP(width, network.hidden, self.settings.seed, network.transform)
+        model = FeatureMLP(width, network.hidden, self.training.seed, network.transform)
         self.model = model.to(accelerator.device)
         self._qrels = {part: self.sets[part].qrels() for part in self.judged_parts}
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        return [{"params": list(self.model.parameters()), "lr": self.settings.lr}]
+        return [{"params": list(self.model.parameters()), "lr": self.training.lr}]
 
     def training_lists(self, epoch: int) -> Sequence[FeatureList]:
-        settings = self.settings
+        settings = self.training
         return [
             FeatureList(self.sets["train"], query, (settings.seed, 1, position))
             for position, query in epoch_queries(len(self.fold.train), epoch, settings.lists_per_epoch, settings.seed)

@@ -6,7 +6,7 @@ from typing import Any
 
 from rerank.data.candidates import ListsOf
 from rerank.data.collections import Collection
-from rerank.data.folds import FINAL, PARTS
+from rerank.data.folds import PARTS
 from rerank.data.lists import OF_TEXT, TrainingLists
 from rerank.data.types import Candidates, Fold, Judgments, Qrels
 from rerank.losses import LABELS
@@ -20,7 +20,7 @@ def measured_candidates(
 ) -> Sequence[Candidates]:
     """The candidates of the validation or test queries that have any; raises UserError if none of these is judged."""
     query_ids: tuple[str, ...] = getattr(fold, part)
-    if fold.name == FINAL and not query_ids:  # the final model has no test queries
+    if part == "test" and not query_ids:  # of the final model, and of a stage of a pipeline
         return []
     found = [query_id for query_id in query_ids if candidates[query_id].doc_ids]
     if not any(query_id in qrels for query_id in found):

@@ -1,7 +1,7 @@
 """Text: TextDataset, queries and documents with their candidates; TextTask, a fold of it with a cross-encoder."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,6 +15,7 @@ from rerank.batches.templates import check_text_template, open_template
 from rerank.config import Config, validate
 from rerank.data.candidates import distinct_doc_ids, select_candidates
 from rerank.data.collections import Collection
+from rerank.data.folds import fold_seed
 from rerank.data.lists import TrainingLists, read_training_lists
 from rerank.data.tokens import open_store
 from rerank.data.trec_arrays import read_run_arrays
@@ -131,14 +132,17 @@ class TextTask:
 
     Raises UserError if no training query has a relevant candidate, or no validation or test query is judged and has a
     candidate; with `--training.lists`, if none of its lists is left for the fold. The final model has no test queries.
+    `training` has the seed of the fold.
     """
 
     judged_parts: ClassVar[tuple[Part, ...]] = ("train", "valid", "test")
 
     def __init__(self, dataset: TextDataset, fold: Fold, accelerator: Accelerator) -> None:
         self.config, self.dataset, self.fold, self.accelerator = dataset.config, dataset, fold, accelerator
+        self.training = replace(self.config.training, seed=fold_seed(self.config.training.seed, fold.name))
         self.lists: dict[Part, Sequence[Candidates]] = {}
-        self.model, self.memory = open_to_train(self.config, dataset.model, accelerator)
+        config = replace(self.config, training=self.training)
+        self.model, self.memory = open_to_train(config, dataset.model, accelerator)
         self.model.first_stage_weight = self.config.encoder.first_stage_weight
         with accelerator.main_process_first():
             self.passages = dataset.passages(self.model)
@@ -154,7 +158,7 @@ class TextTask:
             self.lists["train"] = trainable_candidates(fold, candidates)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        return self.model.parameter_groups(self.config.training.lr, self.config.training.head_lr)
+        return self.model.parameter_groups(self.training.lr, self.training.head_lr)
 
     def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
         return make_batch(lists, self.passages, scored=LABELS[self.config.loss.name] == "scores")
@@ -164,7 +168,7 @@ class TextTask:
         return score_candidates(self.model, self.passages, lists, self.accelerator, self.memory, what)
 
     def training_lists(self, epoch: int) -> Sequence[Candidates]:
-        lists, training = self.config.lists, self.config.training
+        lists, training = self.config.lists, self.training
         relevant, non_relevant = ("all", "all") if self.of_file else (lists.relevant, lists.non_relevant)
         return epoch_lists(self.lists["train"], epoch, training.lists_per_epoch, relevant, non_relevant, training.seed)
 
@@ -179,9 +183,9 @@ class TextTask:
         save_cross_encoder(self.model, folder, settings)
 
     def load(self, checkpoint: Path) -> None:
-        self.model = open_cross_encoder(str(checkpoint), self.config.encoder.pooling, self.config.training.seed)
+        self.model = open_cross_encoder(str(checkpoint), self.config.encoder.pooling, self.training.seed)
         self.model.first_stage_weight = self.config.encoder.first_stage_weight
-        self.model.place(self.accelerator.device, self.accelerator.autocast, self.config.training.precision == "auto")
+        self.model.place(self.accelerator.device, self.accelerator.autocast, self.training.precision == "auto")
 
     def facts(self) -> dict[str, Any]:
         dataset, documents = self.dataset, self.passages.documents

@@ -28,7 +28,7 @@ class Task(Protocol):
         """The parameter groups of the optimizer."""
 
     def training_lists(self, epoch: int) -> Sequence[Any]:
-        """The training lists of an epoch, counted from 0; they depend on the epoch and the seed alone."""
+        """The training lists of an epoch, counted from 0; they depend on the epoch and the fold's seed alone."""
 
     def batch(self, lists: Sequence[Any]) -> Batch[Any]:
         """The batch of some of these lists."""
