@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import docstring_parser
 from cyclopts import ArgumentCollection, Group, Parameter, Token
 
-from rerank.config.functions import flag_name, registered_helps, replace_setting, setting_types
+from rerank.config.functions import describe_losses, flag_name, registered_helps, replace_setting, setting_types
 from rerank.config.settings import Config
 from rerank.utils.errors import UserError, nearest
 
@@ -52,10 +52,16 @@ def setting_flags() -> list[str]:
 def fill(arguments: ArgumentCollection, tables: Mapping[str, Any], path: str | Path) -> None:
     """Fills the settings that no flag gives from the tables of a TOML file.
 
-    Settings that are no arguments are ignored. Raises UserError for a key that is no setting at all.
+    The hyperparameters in [loss] are those of the loss that it names; a flag may choose another loss, whose
+    hyperparameters a table such as [loss.hinge] has. Settings that are no arguments are ignored. Raises UserError for a
+    key that is no setting at all.
     """
     by_name = {name: argument for argument in arguments for name in argument.names}
     known = setting_flags()
+    if isinstance(tables.get("loss"), dict):
+        name = by_name.get(flag_name("loss", "name"))
+        chosen = name.tokens[-1].value if name is not None and name.tokens else None
+        tables = {**tables, "loss": _table_of_loss(tables["loss"], chosen, path)}
     for section, table in tables.items():
         if not isinstance(table, dict):
             raise UserError(f"{path}: {section}: expected a section such as [training], got {section} = {table!r}")
@@ -69,3 +75,16 @@ def fill(arguments: ArgumentCollection, tables: Mapping[str, Any], path: str | P
             argument = by_name.get(flag)
             if argument is not None and not argument.tokens:
                 argument.append(Token(keyword=flag, value=str(value), source=str(path)))
+
+
+def _table_of_loss(table: Mapping[str, Any], chosen: str | None, path: str | Path) -> dict[str, Any]:
+    """The name and the hyperparameters of a loss: of the one that is `chosen`, if it is not None, else the file's."""
+    losses = describe_losses()
+    own = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    others = {key: value for key, value in table.items() if isinstance(value, dict)}
+    for other in others:
+        if other not in losses:
+            raise UserError(f"{path}: [loss.{other}]: no such loss; {nearest(other, losses)}")
+    named = own.get("name", Config().loss.name)
+    name = chosen or named
+    return (own if name == named else {"name": name}) | others.get(name, {})

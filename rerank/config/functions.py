@@ -22,13 +22,16 @@ from rerank.utils.registry import PACKAGE, Hyperparameter, Registered, describe,
 
 
 def sections(config: Config) -> dict[str, dict[str, Any]]:
-    """The settings by section and key, as in config.toml: the loss's hyperparameters are keys of its section."""
+    """The settings by section and key, as in config.toml.
+
+    All hyperparameters of the loss are keys of its section, in the order of its signature; those that are not given
+    have the loss's defaults.
+    """
     by_section = asdict(config)
     given = by_section["loss"].pop("hyperparameters")
     known = describe_losses().get(config.loss.name)
-    # In the order of the loss's signature, so that files and names do not depend on the order of the flags.
-    ordered = [key for key in (known.hyperparameters if known else ()) if key in given]
-    by_section["loss"] |= {key: given[key] for key in (*ordered, *given)}
+    defaults = {key: found.default for key, found in known.hyperparameters.items()} if known else {}
+    by_section["loss"] |= defaults | given
     return by_section
 
 

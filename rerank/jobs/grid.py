@@ -5,6 +5,7 @@ import inspect
 import itertools
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from rerank.runs.settings import read_toml
 from rerank.utils.errors import UserError, nearest
 
 KEYS = ("config", "fold", "grid")
+LOSS = "loss.name"
 SHORT = ("loss", "training")  # sections that are left out of a cell's name: loss.alpha = 1 is alpha=1
 
 
@@ -49,10 +51,8 @@ def _cells(tables: list[dict[str, list[Any]]], base: dict[str, Any], source: str
         raise UserError(f"--name {plain.output.name}: a sweep names its cells itself; use another --output.folder")
 
     @functools.cache  # parsing is slow, so each value of a setting is parsed once
-    def typed(setting: str, text: str) -> Any:
-        config = _parse(base, source, [*flags, f"--{setting.replace('_', '-')}={text}"])
-        section, _, key = setting.partition(".")
-        return sections(config)[section][key]
+    def parsed(setting: str, text: str) -> Config:
+        return _parse(base, source, [*flags, f"--{setting.replace('_', '-')}={text}"])
 
     seed = ["training.seed"] if plain.training.seed else []
     found: dict[str, Config] = {}
@@ -60,7 +60,12 @@ def _cells(tables: list[dict[str, list[Any]]], base: dict[str, Any], source: str
         for combination in itertools.product(*table.values()):
             config = plain
             for key, value in zip(table, combination, strict=True):
-                config = replace_setting(config, key, typed(key, str(value)))
+                section, _, name = key.partition(".")
+                of_value = parsed(key, str(value))
+                if key == LOSS:  # with the hyperparameters that the file has for it
+                    config = replace(config, loss=of_value.loss)
+                else:
+                    config = replace_setting(config, key, sections(of_value)[section][name])
             config = replace_setting(config, "output.name", cell_name(config, {*table, *seed}))
             if found.setdefault(config.output.name, config) != config:
                 raise UserError(f"two different cells of the grid would be called {config.output.name}")
@@ -79,6 +84,7 @@ def cell_name(config: Config, settings: Iterable[str]) -> str:
 
 
 def _table(path: Path, number: int, table: dict[str, Any]) -> dict[str, list[Any]]:
+    """The values of each setting of a table; the loss comes first, as a loss is chosen before its hyperparameters."""
     where = f"{path}: [[grid]] table {number}"
     valid = [f"{name}.{key}" for name, values in sections(Config()).items() for key in values if name != "output"]
     valid += [f"loss.{key}" for key in describe_hyperparameters()]
@@ -94,7 +100,7 @@ def _table(path: Path, number: int, table: dict[str, Any]) -> dict[str, list[Any
         settings[key] = values if isinstance(values, list) else [values]
         if not settings[key] or any(isinstance(value, (list, dict)) for value in settings[key]):
             raise UserError(f"{where}: {key}: got {values}, expected a value or an array of values")
-    return settings
+    return dict(sorted(settings.items(), key=lambda setting: setting[0] != LOSS))
 
 
 def _parse(base: dict[str, Any], source: str, words: Sequence[str]) -> Config:

@@ -1,6 +1,7 @@
 """Settings as flags and as the sections of a TOML file."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from rerank.cli.app import app
 from rerank.cli.main import main
 from rerank.config import Config, OutputSettings, TrainingSettings, validate
 from rerank.config.flags import setting_flags
+from rerank.jobs.grid import read_grid
 from rerank.runs.settings import to_toml
 from rerank.utils.errors import UserError
 from tests.support.paths import ROOT
@@ -22,22 +24,34 @@ def flags_of(command):
 
 def test_a_configuration_file_and_flags_that_win_over_it(here, capsys):
     Path("mine.toml").write_text(
-        '[collection]\nsource = "towns"\n[encoder]\nname = "encoder"\n[loss]\nname = "hinge"\n'
+        '[collection]\nsource = "towns"\n[encoder]\nname = "encoder"\n'
+        '[loss]\nname = "hinge"\nmargin = 2.0\n[loss.smoothi]\ndelta = 0.2\n[loss.approx]\nalpha = 3.0\n'
         '[lists]\nnon_relevant = "all"\n[training]\nepochs = 1\nlists_per_epoch = 4\n'
     )
     main(["train", "--config", "mine.toml", "--fold", "1", "--loss", "smoothi", "--loss.alpha", "10"])
     kept = json.loads(Path("runs/towns/smoothi/fold1/manifest.json").read_text())["config"]
-    assert (kept["loss"]["name"], kept["loss"]["alpha"], kept["lists"]["non_relevant"]) == ("smoothi", 10.0, "all")
+    loss = {"name": "smoothi", "metric": "ndcg", "alpha": 10.0, "delta": 0.2, "stop_gradient": True}
+    assert (kept["loss"], kept["lists"]["non_relevant"]) == (loss, "all")
+    assert tomllib.loads(Path("runs/towns/smoothi/config.toml").read_text())["loss"] == loss
     main(["train", "--config", "runs/towns/smoothi/config.toml", "--fold", "1"])  # what was kept means the same
     assert "finished already" in capsys.readouterr().err
 
 
-def test_robust04_toml_is_the_defaults_and_the_papers_setting():
-    text = (ROOT / "configs" / "robust04.toml").read_text()
-    given = [line for line in text.splitlines() if line and not line.startswith("#")]
-    assert [line.split("  #")[0].rstrip() for line in given] == [
-        line for line in to_toml(Config()).splitlines() if line
-    ]
+def test_robust04_toml_is_the_defaults_and_the_papers_setting(tmp_path):
+    file = ROOT / "configs" / "robust04.toml"
+    given = tomllib.loads(file.read_text())
+    assert given["loss"].pop("hinge") == {"pairs": "matched"}
+    assert given == tomllib.loads(to_toml(Config()))
+    (tmp_path / "grid.toml").write_text('[[grid]]\nloss.name = ["smoothi", "hinge"]\n')
+    ours, hinge = (cell.loss for cell in read_grid(tmp_path / "grid.toml", config=file)[1])
+    assert (ours.name, ours.hyperparameters["alpha"]) == ("smoothi", 1.0)
+    assert (hinge.name, hinge.hyperparameters) == ("hinge", {"pairs": "matched"})
+
+
+def test_a_table_of_a_loss_that_does_not_exist_is_named(here, capsys):
+    Path("mine.toml").write_text("[loss]\nname = 'smoothi'\n[loss.hing]\nmargin = 2.0\n")
+    said = failed(capsys, "train", "--config", "mine.toml")
+    assert "mine.toml: [loss.hing]: no such loss; did you mean hinge?" in said
 
 
 def test_commands_take_the_settings_that_act_on_them():

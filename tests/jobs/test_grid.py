@@ -48,7 +48,7 @@ def test_a_name_has_the_hyperparameters_in_the_order_of_the_loss(tmp_path):
     table = '[[grid]]\nloss.strength = 1\nloss.beta = 2\nloss.metric = "ap"\nloss.name = "fastsort"\n'
     (cell,) = made(tmp_path, table)
     assert cell.output.name == "fastsort-metric=ap-beta=2-strength=1"
-    assert list(sections(cell)["loss"]) == ["name", "metric", "beta", "strength"]
+    assert list(sections(cell)["loss"]) == ["name", "metric", "beta", "cutoff_offset", "strength"]
 
 
 def test_values_are_read_as_the_command_line_reads_them(tmp_path):
