@@ -77,7 +77,7 @@ def lambda_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metr
     - ndcg[@K]: w = N |G_i − G_j| |D(|r_i − r_j|) − D(|r_i − r_j| + 1)| if r_i ≤ K or r_j ≤ K, else 0, with
       G = (2^y − 1) / Z and Z the ideal DCG[@K]
     - p@K: w = 1 if exactly one of the two is relevant and exactly one has a rank up to K, else 0
-    - ap: w = the change of AP if the two documents swap ranks (as in LambdaMART)
+    - ap: w = the change of AP if the two documents swap ranks, which is LambdaMART's; the framework has no AP
 
     Args:
         metric: p@K, ndcg@K, ndcg or ap.
