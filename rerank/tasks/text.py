@@ -197,9 +197,18 @@ class TextTask:
             **first_stage_facts(self.config, dataset.first_stage),
             "max_tokens_per_forward": self.memory.tokens,
             "passages": f"padded: {self.model.padding_reason}" if self.model.padding_reason else "packed",
+            "attention_dropout": _attention_dropout(self.model),
             **precision_facts(self.accelerator, self.model),
             **({"template": self.model.template} if self.model.template else {}),
         }
+
+
+def _attention_dropout(model: CrossEncoder) -> dict[str, float]:
+    """The encoder's rate of dropout of attention's weights, and the one applied: 0 where passages are packed."""
+    config = model.encoder.config
+    names = ("attention_probs_dropout_prob", "attention_dropout")  # BERT's; those of others
+    rate = next((float(getattr(config, name)) for name in names if hasattr(config, name)), 0.0)
+    return {"encoder": rate, "applied": rate if model.is_padded else 0.0}
 
 
 def check_training(config: Config, lists: str = "") -> None:

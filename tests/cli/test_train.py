@@ -43,6 +43,7 @@ def test_both_losses_over_all_folds_and_the_table(here, capsys):
     assert manifest["texts"]["documents"] == 90
     assert manifest["max_tokens_per_forward"] == 4096
     assert manifest["passages"] == "packed"
+    assert manifest["attention_dropout"] == {"encoder": 0.1, "applied": 0.0}
     assert (manifest["precision"], manifest["tf32"]) == ("float32", False)
     capsys.readouterr()
     main(["eval", *(f"runs/towns/{name}" for name in ("bm25.run", "hinge/all.run", "smoothi/all.run"))])
