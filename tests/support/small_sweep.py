@@ -31,7 +31,9 @@ def write_cell(
     """Writes a cell that ranks the relevant document first for these shares of each fold's queries, else last."""
     lines = ["[loss]", f'name = "{loss}"', *(f"{key} = {value!r}" for key, value in settings.items())]
     (folder / name).mkdir()
-    (folder / name / "config.toml").write_text("\n".join([*lines, "[training]", f"seed = {seed}"]) + "\n")
+    (folder / name / "config.toml").write_text(
+        "\n".join([*lines, "[training]", f"seed = {seed}", "lr = 0.0001"]) + "\n"
+    )
     for fold, of_valid, of_test in zip(folds, valid, test, strict=False):
         for part, queries, share in (("valid", fold.valid, of_valid), ("test", fold.test, of_test)):
             solved = round(share * len(queries))

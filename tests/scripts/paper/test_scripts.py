@@ -8,10 +8,12 @@ import sys
 
 import pytest
 
+from rerank.data.trec import write_run
+from rerank.data.types import Fold
 from scripts.paper import combiner
 from tests.support.paths import ROOT
 from tests.support.patience import SECONDS
-from tests.support.small_sweep import write_cell, write_collection
+from tests.support.small_sweep import DOCUMENTS, QUERIES, write_cell, write_collection
 
 SCRIPTS = ROOT / "scripts" / "paper"
 
@@ -99,3 +101,25 @@ def test_a_combiner_has_a_row_for_each_loss_and_one_for_those_that_other_parts_c
     assert all(0 < float(row[-5]) <= 1 and abs(float(row[-2])) <= 1 and abs(float(row[-1])) < 1 for row in rows[1:-1])
     assert rows[-1][1] == "chosen"
     assert 0 < float(rows[-1][2]) <= 1
+
+
+def test_losses_on_text_are_compared_with_the_first_stage(call, tmp_path):
+    """Validation alone chooses alpha; the value of a row is the test mean of that cell over its seeds."""
+    place = tmp_path / "small"
+    place.mkdir()
+    split = Fold("split", tuple(QUERIES[:10]), tuple(QUERIES[10:20]), tuple(QUERIES[20:]))
+    folds = write_collection(place, [split])
+    for alpha, valid, test in ((1.0, 0.8, 0.5), (10.0, 0.2, 1.0)):
+        write_cell(place, f"smoothi-{alpha}", folds, [valid], [test], alpha=alpha)
+    for seed, test in ((0, 0.4), (1, 0.2)):
+        write_cell(place, f"hinge-{seed}", folds, [0.5], [test], loss="hinge", seed=seed)
+    first = tmp_path / "bm25.run"
+    write_run(first, {query: {f"{query}-{i}": float(i) for i in range(DOCUMENTS)} for query in QUERIES}, "bm25")
+
+    printed = call("table4.py", place, "--first-stage", first, "--measure", "P@1")
+
+    lines = {line.split()[0]: line.split() for line in printed.splitlines() if line.strip()}
+    assert lines["smoothi"][:6] == ["smoothi", "1", "0.0001", "2", "1", "0.5000"]
+    assert lines["hinge"][:5] == ["hinge", "0.0001", "1", "2", "0.3000"]
+    assert lines["first"][:3] == ["first", "stage", "0.0000"]
+    assert "10 test queries" in printed
