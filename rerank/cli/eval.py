@@ -1,22 +1,14 @@
 """rerank eval: compares runs."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from rerank.evaluation.significance import CORRECTIONS, TESTS
 from rerank.evaluation.tables.table import render
 from rerank.utils.errors import UserError
-from rerank.utils.plugins import load_plugins
 from rerank.utils.progress import log
-
-if TYPE_CHECKING:
-    TestName: TypeAlias = str
-    CorrectionName: TypeAlias = str
-else:  # so that the registries decide what the flags accept
-    load_plugins()
-    TestName, CorrectionName = Literal[tuple(TESTS)], Literal[tuple(CORRECTIONS)]
 
 
 def evaluate(
@@ -26,8 +18,8 @@ def evaluate(
     fold: str | None = None,
     measures: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=(), show_default=False)] = (),
     baseline: str | None = None,
-    test: TestName = "t",
-    correction: CorrectionName = "bonferroni",
+    test: Annotated[str, Parameter(choices=tuple(TESTS))] = "t",
+    correction: Annotated[str, Parameter(choices=tuple(CORRECTIONS))] = "bonferroni",
     details: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
     per_query: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
     format: Literal["text", "markdown", "latex", "csv", "json"] | None = None,  # noqa: A002

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import docstring_parser
 from cyclopts import ArgumentCollection, Group, Parameter, Token
 
-from rerank.config.functions import describe_losses, flag_name, registered_helps, replace_setting, setting_types
+from rerank.config.functions import flag_name, registered_helps, replace_setting, setting_types
+from rerank.config.losses import losses
 from rerank.config.settings import Config
 from rerank.utils.errors import UserError, nearest
 
@@ -79,12 +80,11 @@ def fill(arguments: ArgumentCollection, tables: Mapping[str, Any], path: str | P
 
 def _table_of_loss(table: Mapping[str, Any], chosen: str | None, path: str | Path) -> dict[str, Any]:
     """The name and the hyperparameters of a loss: of the one that is `chosen`, if it is not None, else the file's."""
-    losses = describe_losses()
     own = {key: value for key, value in table.items() if not isinstance(value, dict)}
     others = {key: value for key, value in table.items() if isinstance(value, dict)}
     for other in others:
-        if other not in losses:
-            raise UserError(f"{path}: [loss.{other}]: no such loss; {nearest(other, losses)}")
+        if other not in (known := losses()):
+            raise UserError(f"{path}: [loss.{other}]: no such loss; {nearest(other, known)}")
     named = own.get("name", Config().loss.name)
     name = chosen or named
     return (own if name == named else {"name": name}) | others.get(name, {})

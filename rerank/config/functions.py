@@ -4,7 +4,6 @@ The losses and the poolings are those of the package's source, and those that pl
 """
 
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -13,12 +12,11 @@ from cyclopts import default_name_transform
 
 from rerank.config.files import check_files
 from rerank.config.languages import check_language
+from rerank.config.losses import help_of, losses, losses_with, poolings, typed
 from rerank.config.settings import Config
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import check_shape
 from rerank.utils.parameters import Whole, validators
-from rerank.utils.plugins import load_plugins
-from rerank.utils.registry import PACKAGE, Hyperparameter, Registered, describe, registered
 
 
 def sections(config: Config) -> dict[str, dict[str, Any]]:
@@ -29,9 +27,7 @@ def sections(config: Config) -> dict[str, dict[str, Any]]:
     """
     by_section = asdict(config)
     given = by_section["loss"].pop("hyperparameters")
-    known = describe_losses().get(config.loss.name)
-    defaults = {key: found.default for key, found in known.hyperparameters.items()} if known else {}
-    by_section["loss"] |= defaults | given
+    by_section["loss"] |= losses().get(config.loss.name, {}) | typed(config.loss.name, given)
     return by_section
 
 
@@ -48,8 +44,11 @@ def setting_types() -> dict[str, dict[str, Any]]:
     """The annotated type of each setting, by section and key; each hyperparameter of any loss is a setting."""
     types = {name: get_type_hints(kind, include_extras=True) for name, kind in get_type_hints(Config).items()}
     del types["loss"]["hyperparameters"]
-    for key, losses in describe_hyperparameters().items():  # None stands for the default of the loss
-        kinds = (Whole if of_loss.type is int else of_loss.type for of_loss in losses.values())
+    for key, defaults in losses_with().items():  # None stands for the default of the loss
+        kinds = (
+            Whole if isinstance(value, int) and not isinstance(value, bool) else type(value)
+            for value in defaults.values()
+        )
         types["loss"][key] = Union[*kinds, None]
     return types
 
@@ -98,53 +97,18 @@ def validate_setting(flag: str, value: Any, annotation: Any) -> None:
         raise UserError(f"{flag}: got {value}, {error}") from error
 
 
-def describe_losses() -> dict[str, Registered]:
-    """All losses by name: those of rerank/losses, and those registered since."""
-    return _with_imported(registered(PACKAGE / "losses", "loss"), "rerank.losses", "LOSSES")
-
-
-def describe_poolings() -> dict[str, Registered]:
-    """All poolings by name: those of rerank/models/pooling.py, and those registered since."""
-    return _with_imported(registered(PACKAGE / "models" / "pooling.py", "pooling"), "rerank.models.pooling", "POOLINGS")
-
-
-def describe_hyperparameters() -> dict[str, dict[str, Hyperparameter]]:
-    """The hyperparameters of all losses: for each name, the losses that have it.
-
-    >>> describe_hyperparameters()["margin"]["hinge"].default
-    1.0
-    """
-    losses: dict[str, dict[str, Hyperparameter]] = {}
-    for loss in describe_losses().values():
-        for key, hyperparameter in loss.hyperparameters.items():
-            losses.setdefault(key, {})[loss.name] = hyperparameter
-    return losses
-
-
 def registered_helps() -> dict[str, dict[str, str]]:
     """Section -> key -> help of the settings that choose what is registered, or are read from it."""
-    hyperparameters = {key: _help(losses) for key, losses in describe_hyperparameters().items()}
-    poolings = ", ".join(describe_poolings())
+    hyperparameters = {key: _help(key, defaults) for key, defaults in losses_with().items()}
     return {
-        "loss": {"name": f"One of {', '.join(describe_losses())}.", **hyperparameters},
-        "encoder": {"pooling": f"How the scores of a document's passages become its score: one of {poolings}."},
+        "loss": {"name": f"One of {', '.join(losses())}.", **hyperparameters},
+        "encoder": {"pooling": f"How passage scores become a document's score: one of {', '.join(poolings())}."},
     }
 
 
-def _help(losses: dict[str, Hyperparameter]) -> str:
-    description = next((of_loss.description for of_loss in losses.values() if of_loss.description), "")
-    first, _, rest = description.partition(" ")
-    description = f"{first.capitalize() if first.isalpha() else first} {rest}"  # p@K and l2 are values
+def _help(key: str, defaults: Mapping[str, Any]) -> str:
     names: dict[str, list[str]] = {}
-    for name, of_loss in losses.items():
-        names.setdefault(str(of_loss.default), []).append(name)
-    defaults = "; ".join(f"{', '.join(of_value)}: {value}" for value, of_value in names.items())
-    return f"{description} [default of {defaults}]"
-
-
-def _with_imported(read: dict[str, Registered], module: str, register: str) -> dict[str, Registered]:
-    """The functions that were read, and those of the module's register, if the module is imported."""
-    load_plugins()
-    functions = getattr(sys.modules.get(module), register, {})
-    added = {name: describe(name, function) for name, function in functions.items() if name not in read}
-    return dict(sorted((read | added).items()))
+    for name, default in defaults.items():
+        names.setdefault(str(default), []).append(name)
+    listed = "; ".join(f"{', '.join(of_value)}: {value}" for value, of_value in names.items())
+    return f"{help_of(key)} [default of {listed}]"

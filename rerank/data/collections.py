@@ -1,8 +1,6 @@
 """Collections: queries, judgments and documents, whatever the format they are stored in, and the readers of formats."""
 
 import functools
-import importlib
-import pkgutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +10,7 @@ from rerank.data.folds import Judged
 from rerank.data.text_lines import read_queries
 from rerank.data.types import Document, Fold, Judgments
 from rerank.utils.errors import UserError
-from rerank.utils.plugins import load_plugins
-
-FORMATS = "rerank.data.formats"
+from rerank.utils.registry import Registry
 
 
 class Documents(Protocol):
@@ -76,11 +72,11 @@ class Reader(Protocol):
 
 
 AnyReader = TypeVar("AnyReader", bound=Reader)
-_readers: list[Reader] = []
+READERS: Registry[Reader] = Registry("reader")
 
 
-def register(reader: AnyReader, fallback: bool = False) -> AnyReader:
-    """Makes `open_source` ask this reader; a class decorator. Fallbacks are asked after all others.
+def register(reader: AnyReader) -> AnyReader:
+    """Makes `open_source` ask this reader before all others; a class decorator.
 
     >>> @register
     ... class Tiny:
@@ -91,16 +87,16 @@ def register(reader: AnyReader, fallback: bool = False) -> AnyReader:
     >>> open_source("tiny").queries
     {'q1': 'drag'}
     """
-    _readers.insert(len(_readers) if fallback else 0, reader)
+    READERS.register(f"{reader.__module__}.{getattr(reader, '__qualname__', '')}", reader)
     return reader
 
 
 def open_source(source: str) -> Source:
     """Opens a source by the first reader that `matches` it; raises UserError if none does."""
-    for module in pkgutil.iter_modules(importlib.import_module(FORMATS).__path__):
-        importlib.import_module(f"{FORMATS}.{module.name}")
-    load_plugins()
-    for reader in _readers:
+    from rerank.data.formats import FORMATS
+
+    readers: list[Reader] = [*reversed(list(READERS.values())), *FORMATS]
+    for reader in readers:
         if reader.matches(source):
             return reader(source)
     got = "is a file without feature vectors" if Path(source).is_file() else "no such folder"

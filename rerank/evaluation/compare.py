@@ -16,7 +16,6 @@ from rerank.evaluation.run_comparison import RunComparison, compare_measurements
 from rerank.evaluation.significance import CORRECTIONS, TESTS
 from rerank.evaluation.tables.table import Table, render
 from rerank.utils.errors import UserError, nearest
-from rerank.utils.plugins import load_plugins
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,6 @@ class Comparison:
     correction: str = "bonferroni"
 
     def __post_init__(self) -> None:
-        load_plugins()
         for argument, kind, value, valid in (
             ("baseline", "run", self.baseline, self.measurements),
             ("test", "test", self.test, TESTS),

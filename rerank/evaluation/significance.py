@@ -7,6 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from rerank.utils.registry import Registry
+
 RESAMPLES = 10_000  # random draws of the randomisation test and of the bootstrap
 CONFIDENCE = 0.95  # of the bootstrap intervals
 SEED = 0
@@ -27,15 +29,15 @@ class RegisteredTest:
     note: str = ""
 
 
-TESTS: dict[str, RegisteredTest] = {}
-"""The significance tests by the names that `--test` takes; the first is the default."""
+TESTS: Registry[RegisteredTest] = Registry("significance test")
+"""The significance tests by the names that `--test` takes."""
 
 
 def significance_test(name: str, label: str, note: str = "") -> Callable[[PairedTest], PairedTest]:
     """Registers a function of the paired differences as a significance test."""
 
     def register(function: PairedTest) -> PairedTest:
-        TESTS[name] = RegisteredTest(label, function, note)
+        TESTS.register(name, RegisteredTest(label, function, note))
         return function
 
     return register
@@ -134,12 +136,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return result
 
 
-CORRECTIONS: dict[str, tuple[str, Callable[[Sequence[float]], list[float]]]] = {
-    "bonferroni": ("Bonferroni", bonferroni),
-    "holm": ("Holm", holm),
-    "none": ("", list),
-}
+Correction = tuple[str, Callable[[Sequence[float]], list[float]]]
+CORRECTIONS: Registry[Correction] = Registry("correction")
 """The label of each correction, and its function of the p-values, in whose order the corrected ones are: NaN stays NaN.
 
-The names are those that `--correction` takes; the first is the default.
+The names are those that `--correction` takes.
 """
+CORRECTIONS.update({"bonferroni": ("Bonferroni", bonferroni), "holm": ("Holm", holm), "none": ("", list)})

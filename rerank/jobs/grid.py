@@ -14,7 +14,7 @@ import cyclopts
 from rerank.config import Config, replace_setting, sections
 from rerank.config.files import config_file
 from rerank.config.flags import config_of, fill, parameters
-from rerank.config.functions import describe_hyperparameters
+from rerank.config.losses import losses_with
 from rerank.runs.settings import read_toml
 from rerank.utils.errors import UserError, nearest
 
@@ -87,7 +87,7 @@ def _table(path: Path, number: int, table: dict[str, Any]) -> dict[str, list[Any
     """The values of each setting of a table; the loss comes first, as a loss is chosen before its hyperparameters."""
     where = f"{path}: [[grid]] table {number}"
     valid = [f"{name}.{key}" for name, values in sections(Config()).items() for key in values if name != "output"]
-    valid += [f"loss.{key}" for key in describe_hyperparameters()]
+    valid += [f"loss.{key}" for key in losses_with()]
     given: dict[str, Any] = {}
     for key, values in table.items():
         given |= (

@@ -20,26 +20,24 @@ ValueError if the shapes differ or a hyperparameter is out of range. A *metric* 
             [ 1., -1.,  0.]])
 """
 
-import importlib
-import pkgutil
-
 from rerank.losses.indicators import neuralsort_indicators, rank_indicators, soft_permutation
 from rerank.losses.inputs import prepare_inputs
+from rerank.losses.listwise import distill_kl, listap, listmle, listnet, margin_mse, softmax
 from rerank.losses.metrics import exact_metric
+from rerank.losses.pairwise import hinge, lambda_loss, pairwise_softmax, ranknet
 from rerank.losses.registry import LABELS, LOSSES, LossFunction, create, loss
+from rerank.losses.smooth import approx, smoothi
 from rerank.losses.soft_ranks import approx_soft_ranks, fast_soft_ranks
+from rerank.losses.sorting import fastsort, neural_ndcg, neuralsort, ot, pirank, softsort
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
-globals().update(LOSSES)  # each loss is an attribute, as in rerank.losses.smoothi
+__all__ = ["LABELS", "LOSSES", "approx", "approx_soft_ranks", "create", "distill_kl", "exact_metric"]
+__all__ += ["fast_soft_ranks", "fastsort", "hinge", "lambda_loss", "listap", "listmle", "listnet", "loss"]
+__all__ += ["margin_mse", "neural_ndcg", "neuralsort", "neuralsort_indicators", "ot", "pairwise_softmax", "pirank"]
+__all__ += ["prepare_inputs", "rank_indicators", "ranknet", "smoothi", "soft_permutation", "softmax", "softsort"]
 
 
 def __getattr__(name: str) -> LossFunction:
-    if name in LOSSES:  # registered after the import
+    """A loss that was registered elsewhere, as in rerank.losses.my_loss."""
+    if name in LOSSES:
         return LOSSES[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-__all__ = ["LABELS", "LOSSES", "approx_soft_ranks", "create", "exact_metric", "fast_soft_ranks", "loss"]
-__all__ += ["neuralsort_indicators", "prepare_inputs", "rank_indicators", "soft_permutation"]
-__all__.extend(LOSSES)

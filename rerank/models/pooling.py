@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from rerank.utils.errors import UserError, nearest
-from rerank.utils.plugins import load_plugins
+from rerank.utils.registry import Registry
 
 Pooling = Callable[[Tensor, Tensor], Tensor]
 """(passages,) scores and the number of each passage's document, (passages,) ascending from 0 -> (documents,) scores."""
 
-POOLINGS: dict[str, Pooling] = {}
+POOLINGS: Registry[Pooling] = Registry("pooling")
 """Every pooling by the name that `--encoder.pooling` takes."""
 
 
@@ -19,15 +19,13 @@ def pooling(name: str) -> Callable[[Pooling], Pooling]:
     """Registers a pooling function under a name, which `--encoder.pooling` then accepts."""
 
     def register(function: Pooling) -> Pooling:
-        POOLINGS[name] = function
-        return function
+        return POOLINGS.register(name, function)
 
     return register
 
 
 def expect_pooling(name: str, pooling: str) -> None:
     """Raises UserError if the pooling that the model `name` was trained with is not registered."""
-    load_plugins()
     if pooling not in POOLINGS:
         raise UserError(
             f"{name}: was trained with the pooling {pooling}, which is not registered; {nearest(pooling, POOLINGS)}"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from rerank.data.types import Fold, Run
 from rerank.stages.world import World
-from rerank.utils.plugins import load_plugins
+from rerank.utils.registry import Registry
 
 Learns = Literal["nothing", "cheaply", "expensively"]
 """Whether a stage learns from judgments. What learns cheaply is fitted many times, so that a stage above it learns from
@@ -57,22 +57,21 @@ class Stage(Protocol):
         """The ranker that was saved into a folder. Raises UserError if the files are missing or damaged."""
 
 
-STAGES: dict[str, type[Any]] = {}
+STAGES: Registry[type[Any]] = Registry("stage")
 
 Settings = TypeVar("Settings", bound=type)
 
 
 def stage(settings: Settings) -> Settings:
     """Registers the settings of a kind of stage; a class decorator, above `@dataclass(frozen=True)`."""
-    STAGES[settings.kind] = settings  # type: ignore[attr-defined]
+    STAGES.register(settings.kind, settings)  # type: ignore[attr-defined]
     return settings
 
 
-def stage_kinds() -> dict[str, type[Any]]:
+def stage_kinds() -> Registry[type[Any]]:
     """All kinds by name: those of this package, of plug-ins, and those registered since."""
     for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
         importlib.import_module(f"rerank.stages.{module.name}")
-    load_plugins()
     return STAGES
 
 

@@ -17,7 +17,6 @@ from rerank.training.loop import train
 from rerank.training.state import TrainingFolder
 from rerank.training.task import Task
 from rerank.utils.errors import UserError
-from rerank.utils.plugins import load_plugins
 
 LISTS = 512  # whose losses are computed together
 
@@ -27,7 +26,6 @@ def open_loss(loss: str | LossSettings, flag: str = "--loss") -> Loss:
 
     Raises UserError if there is no such loss or hyperparameter, or a value is out of range.
     """
-    load_plugins()
     settings = LossSettings(loss) if isinstance(loss, str) else loss
     try:
         return create(settings.name, **settings.hyperparameters)

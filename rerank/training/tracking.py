@@ -12,12 +12,12 @@ from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker, filter_tra
 
 from rerank.config import Config, sections
 from rerank.utils.errors import UserError, nearest
-from rerank.utils.plugins import load_plugins
+from rerank.utils.registry import Registry
 
 MakeTracker = Callable[[str, Path], GeneralTracker]
 """Makes a tracker from the name of a run, such as "smoothi/fold1", and a folder for its files (not made yet)."""
 
-TRACKERS: dict[str, MakeTracker] = {}
+TRACKERS: Registry[MakeTracker] = Registry("tracker")
 """The registered trackers by name; accelerate's own are not in it."""
 
 
@@ -25,15 +25,13 @@ def tracker(name: str) -> Callable[[MakeTracker], MakeTracker]:
     """Registers a function as the tracker `name` of `--training.track`; it returns an accelerate GeneralTracker."""
 
     def register(make: MakeTracker) -> MakeTracker:
-        TRACKERS[name] = make
-        return make
+        return TRACKERS.register(name, make)
 
     return register
 
 
 def check_tracker(name: str) -> None:
     """Raises UserError for a tracker that does not exist, or whose package is not installed; "" is none."""
-    load_plugins()
     if not name or name in TRACKERS:
         return
     names = {str(known) for known in LOGGER_TYPE_TO_CLASS}

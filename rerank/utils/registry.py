@@ -1,69 +1,93 @@
-"""Reads registered functions, such as losses and poolings, from their source code, so that help needs no torch.
+"""One registry for each kind of thing that a plug-in may add: a loss, a pooling, a stage, a significance test, …"""
 
-A registered function has a decorator with its name: `@loss("hinge")`, `@pooling("mean")`.
-"""
-
-import ast
 import inspect
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import Any, TypeVar
 
-import docstring_parser
+from rerank.utils.errors import nearest
+from rerank.utils.plugins import load_plugins
 
-PACKAGE = Path(__file__).parents[1]
-TYPES: dict[str, type] = {"float": float, "int": int, "bool": bool, "str": str}  # of hyperparameters; tensors are none
+Value = TypeVar("Value")
+Setting = bool | int | float | str
+"""A hyperparameter's value."""
+SETTING_TYPES: dict[str, type[Setting]] = {"float": float, "int": int, "bool": bool, "str": str}
 
-
-class Hyperparameter(NamedTuple):
-    """A parameter of a registered function that can be set by a flag; its description is that of the docstring."""
-
-    type: type
-    default: Any
-    description: str
+_REGISTRIES: dict[str, "Registry[Any]"] = {}
 
 
-class Registered(NamedTuple):
-    name: str
-    docstring: str
-    hyperparameters: dict[str, Hyperparameter]
+class Registry(MutableMapping[str, Value]):
+    """The registered values of one kind by name. It imports the plug-ins before it is listed or a name is missing.
 
-
-@cache
-def registered(path: Path, decorator: str) -> dict[str, Registered]:
-    """The functions that are decorated with @decorator("name") in a Python file, or in the files of a folder, by name.
-
-    Names and defaults must be literals. The folders in a folder are not read.
+    >>> shapes = Registry("shape")
+    >>> shapes.register("circle", round)
+    <built-in function round>
+    >>> shapes.find("cirle")
+    Traceback (most recent call last):
+    ValueError: cirle: no such shape; did you mean circle?
     """
-    functions = []
-    for file in path.glob("*.py") if path.is_dir() else [path]:
-        text = file.read_text(encoding="utf-8")
-        tree = ast.parse(text).body if f"@{decorator}(" in text else []
-        for node in [node for node in tree if isinstance(node, ast.FunctionDef)]:
-            for call in list(node.decorator_list):
-                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == decorator:
-                    functions.append(describe(ast.literal_eval(call.args[0]), _stub(file, node)))
-    return dict(sorted((function.name, function) for function in functions))
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._values: dict[str, Value] = {}
+        _REGISTRIES[kind] = self
+
+    def register(self, name: str, value: Value) -> Value:
+        """Adds a value and returns it; the cell of a notebook may do so again.
+
+        Raises ValueError if another function or class has the name.
+        """
+        other = self._values.get(name, value)
+        if _origin(other) != _origin(value):
+            raise ValueError(f"{self.kind} {name!r} is registered already, by {_origin(other)}")
+        self._values[name] = value
+        return value
+
+    def find(self, name: str) -> Value:
+        """The value of a name; raises ValueError, which says what the nearest name is, if there is none."""
+        if name not in self:
+            raise ValueError(f"{name}: no such {self.kind}; {nearest(name, self)}")
+        return self[name]
+
+    def __getitem__(self, name: str) -> Value:
+        if name not in self._values:
+            load_plugins()
+        return self._values[name]
+
+    def __setitem__(self, name: str, value: Value) -> None:
+        self._values[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        load_plugins()
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
-def describe(name: str, function: Callable[..., Any]) -> Registered:
-    """As `registered`, for a function that exists, such as one that was registered in a notebook."""
-    docstring = inspect.getdoc(function) or ""
-    sections = docstring_parser.parse(docstring, style=docstring_parser.DocstringStyle.GOOGLE)
-    descriptions = {found.arg_name: " ".join((found.description or "").split()) for found in sections.params}
-    hyperparameters = {}
+def registered(kind: str) -> Mapping[str, Any]:
+    """What is registered of a kind so far. It is empty until a module of that kind is imported: help needs no torch."""
+    load_plugins()
+    return _REGISTRIES.get(kind, {})
+
+
+def hyperparameters(function: Callable[..., Any]) -> dict[str, Setting]:
+    """The parameters of a registered function that a setting may give: those of a plain type, and their defaults.
+
+    >>> def scaled(scores: list[float], scale: float = 1, steps: int = 3): ...
+    >>> hyperparameters(scaled)
+    {'scale': 1.0, 'steps': 3}
+    """
+    found = {}
     for key, parameter in inspect.signature(function).parameters.items():
-        annotation = getattr(parameter.annotation, "__name__", parameter.annotation)
-        if annotation in TYPES:
-            hyperparameters[key] = Hyperparameter(TYPES[annotation], parameter.default, descriptions.get(key, ""))
-    return Registered(name, docstring, hyperparameters)
+        kind = SETTING_TYPES.get(getattr(parameter.annotation, "__name__", parameter.annotation))
+        if kind and parameter.default is not inspect.Parameter.empty:
+            found[key] = kind(parameter.default)
+    return found
 
 
-def _stub(file: Path, node: ast.FunctionDef) -> Callable[..., Any]:
-    """The function without its decorators and its code, so that only its defaults are computed."""
-    node.decorator_list, node.body = [], node.body[:1]  # the docstring
-    future = ast.parse("from __future__ import annotations").body  # annotations stay text
-    namespace: dict[str, Callable[..., Any]] = {}
-    exec(compile(ast.Module([*future, node], []), str(file), "exec"), namespace)
-    return namespace[node.name]
+def _origin(value: Any) -> str:
+    """Where a function or class is defined; that of an object is its class's."""
+    return f"{value.__module__}.{getattr(value, '__qualname__', type(value).__qualname__)}"

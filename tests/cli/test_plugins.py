@@ -9,8 +9,7 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.config import Config, EncoderSettings
-from rerank.data import collections
-from rerank.data.collections import open_source
+from rerank.data.collections import READERS, open_source
 from rerank.evaluation.compare import compare
 from rerank.evaluation.significance import TESTS
 from rerank.losses import LABELS, LOSSES
@@ -19,7 +18,6 @@ from rerank.stages.base import STAGES, stage_kinds
 from rerank.tasks.text import check_training
 from rerank.training.tracking import TRACKERS, check_tracker
 from rerank.utils import plugins
-from rerank.utils.errors import UserError
 from tests.support.small_collection import exit_code, failed
 from tests.support.small_features import SETTINGS, write_folds_of_features
 
@@ -69,13 +67,13 @@ def here(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv(plugins.VARIABLE, "")
     monkeypatch.setattr(plugins, "_begun", set())
-    with pytest.raises(UserError):
-        collections.open_source("none")  # the formats are registered, and stay so
-    monkeypatch.setattr(collections, "_readers", [*collections._readers])
     yield tmp_path
+    monkeypatch.undo()  # the installed package is found no longer
+    plugins._installed.cache_clear()
     sys.modules.pop("mine", None)
     for registry in (LOSSES, LABELS, POOLINGS, TESTS, TRACKERS, STAGES):
         registry.pop("mine", None)
+    READERS.pop("mine.Reader", None)
 
 
 def install(folder: Path, module: str) -> None:

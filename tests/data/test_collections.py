@@ -12,6 +12,7 @@ from rerank.data.formats import beir
 from rerank.data.formats.beir import BeirFolder
 from rerank.utils import integrity
 from rerank.utils.errors import UserError
+from rerank.utils.registry import Registry
 from tests.support import robust04_standin as standin
 from tests.support.paths import ROOT
 
@@ -235,7 +236,7 @@ def test_a_path_is_never_taken_for_an_id(folder, monkeypatch, source):
 
 
 def test_a_registered_reader_opens_files_with_other_keys(folder, monkeypatch):
-    monkeypatch.setattr(collections, "_readers", [])
+    monkeypatch.setattr(collections, "READERS", Registry("reader"))
 
     @collections.register
     class Papers(BeirFolder):
@@ -246,7 +247,6 @@ def test_a_registered_reader_opens_files_with_other_keys(folder, monkeypatch):
         def matches(cls, source):
             return source.endswith("papers")
 
-    collections.register(BeirFolder, fallback=True)
     papers = folder.rename(folder.parent / "papers")
     write_lines(papers / "corpus.jsonl", [{"pmid": "d1", "headline": "Wings", "abstract": "drag"}])
     write_lines(papers / "queries.jsonl", [{"pmid": "q1", "abstract": "orbit"}, {"pmid": "q2", "abstract": "drag"}])

@@ -11,9 +11,9 @@ from torch import Tensor
 
 import rerank.losses
 from rerank.cli.main import main
-from rerank.config.functions import describe_losses
+from rerank.config.losses import HELP, help_of, losses
 from rerank.losses import LABELS, LOSSES, create, loss, prepare_inputs
-from rerank.utils.registry import describe
+from rerank.utils.registry import hyperparameters
 from tests.support.small_collection import failed
 from tests.support.small_features import SETTINGS, write_folds_of_features
 
@@ -96,17 +96,20 @@ def test_names_of_the_package_follow(toy):
         _ = rerank.losses.nothing
 
 
-def test_the_source_says_what_the_functions_are():
-    described = describe_losses()
-    assert list(described) == sorted(LOSSES)
-    for name, function in LOSSES.items():
-        assert described[name] == describe(name, function)
-        assert len(described[name].docstring.partition("\n")[0]) < 110, (
-            "the first line is the row of the loss in a table"
-        )
-        assert "\nReference:\n" in described[name].docstring
-        for hyperparameter in described[name].hyperparameters.values():
-            assert hyperparameter.description
+def test_the_table_of_help_and_files_says_what_the_functions_are():
+    assert losses() == {name: hyperparameters(LOSSES[name]) for name in sorted(LOSSES)}
+    assert {key for defaults in losses().values() for key in defaults} == set(HELP)
+    for function in LOSSES.values():
+        docstring = inspect.getdoc(function)
+        assert len(docstring.partition("\n")[0]) < 110, "the first line is the row of the loss in a table"
+        assert "\nReference:\n" in docstring
+        for key in hyperparameters(function):
+            assert f"    {key}: " in docstring
+
+
+def test_a_loss_that_is_registered_later_is_in_the_table_of_help(toy):
+    assert losses()["toy"] == {"toy_scale": 1.0, "ranks": 3}
+    assert help_of("toy_scale") == "Inverse temperature, above 0."
 
 
 def test_create_checks_names_types_and_values():
@@ -114,7 +117,7 @@ def test_create_checks_names_types_and_values():
     created = create("approx", metric="ap", alpha=10)
     torch.testing.assert_close(created(scores, labels), LOSSES["approx"](scores, labels, metric="ap", alpha=10.0))
     assert created(scores, labels, None).shape == (1,)
-    for name, hyperparameters, expected in [
+    for name, given, expected in [
         ("smothi", {}, "smothi: no such loss; did you mean smoothi?"),
         ("xyz", {}, "xyz: no such loss; expected one of approx, distill_kl, fastsort"),
         ("hinge", {"margn": 1}, "hinge: has no hyperparameter margn; it takes margin, pairs"),
@@ -125,7 +128,7 @@ def test_create_checks_names_types_and_values():
         ("smoothi", {"delta": 0.7}, "delta must"),
     ]:
         with pytest.raises(ValueError) as raised:  # noqa: PT011
-            create(name, **hyperparameters)
+            create(name, **given)
         assert expected in str(raised.value)
 
 

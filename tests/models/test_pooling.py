@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from rerank.cli.main import main
-from rerank.config import Config, EncoderSettings
-from rerank.config.functions import describe_poolings
+from rerank.config import Config, EncoderSettings, losses
 from rerank.models.checkpoints import open_cross_encoder, open_trained_cross_encoder, save_cross_encoder
 from rerank.models.pooling import POOLINGS, pooling
 from rerank.tasks.text import check_training
@@ -75,7 +74,12 @@ def test_a_registered_pooling_is_used_and_saved_with_the_model(last, tmp_path):
 
 
 def test_the_setting_takes_every_registered_pooling(last, capsys):
-    assert {*describe_poolings()} == {*POOLINGS} == {"mean", "first", "max", "sum", "softmax", "last"}
+    assert (
+        {*losses.POOLINGS, "last"}
+        == {*losses.poolings()}
+        == {*POOLINGS}
+        == {"mean", "first", "max", "sum", "softmax", "last"}
+    )
     check_training(Config(encoder=EncoderSettings(pooling="last")))
     main(["train", "--help", "all"])
     assert "one of first, last, max, mean, softmax, sum" in " ".join(capsys.readouterr().out.replace("│", " ").split())

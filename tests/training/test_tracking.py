@@ -7,6 +7,7 @@ from accelerate.tracking import GeneralTracker
 
 from rerank.cli.main import main
 from rerank.training import tracker, tracking
+from rerank.utils.registry import Registry
 from tests.support import small_features
 from tests.support.small_collection import command, failed
 
@@ -43,7 +44,7 @@ class Toy(GeneralTracker):
 @pytest.fixture(autouse=True)
 def toy(monkeypatch):
     """The toy tracker, registered as a project would do it."""
-    monkeypatch.setattr(tracking, "TRACKERS", {})
+    monkeypatch.setattr(tracking, "TRACKERS", Registry("tracker"))
     tracker("toy")(lambda run, folder: Toy(run))
     RECORDS.clear()
 

@@ -1,43 +1,34 @@
-from rerank.utils.registry import Hyperparameter, registered
+"""The registry that losses, poolings, stages, tests, trackers and readers share."""
 
-SOURCE = '''
-import torch
+import pytest
 
-@register("second")
-def b(scores, mask: torch.Tensor | None = None, *, size: float = -9.0, kind: str = "l2") -> int:
-    """The summary.
-
-    More.
-
-    Args:
-        scores: numbers,
-            one per document.
-        size: a size, with
-            a second line: here.
-
-    Reference:
-        Nobody: Nothing,
-        2020.
-    """
-
-@other("third")
-@register("first")
-def a(steps: int = 3, on: bool = True): ...
-
-@property
-def register(): ...
-'''
+from rerank.utils.registry import Registry, hyperparameters, registered
 
 
-def test_functions_are_described_by_their_source(tmp_path):
-    (tmp_path / "module.py").write_text(SOURCE)
-    (tmp_path / "empty.py").write_text("")
-    first, second = registered(tmp_path, "register").values()
-    assert (first.name, first.docstring, second.name) == ("first", "", "second")
-    assert second.docstring.startswith("The summary.\n\nMore.")
-    assert first.hyperparameters == {"steps": Hyperparameter(int, 3, ""), "on": Hyperparameter(bool, True, "")}
-    assert second.hyperparameters == {
-        "size": Hyperparameter(float, -9.0, "a size, with a second line: here."),
-        "kind": Hyperparameter(str, "l2", ""),
-    }
-    assert list(registered(tmp_path / "module.py", "other")) == ["third"]
+def first(): ...
+
+
+def second(): ...
+
+
+def test_a_name_is_given_once_and_a_wrong_one_is_told_the_nearest():
+    shapes = Registry("shape")
+    assert shapes.register("circle", first) is first
+    assert shapes.register("circle", first) is first  # a notebook's cell may run again
+    with pytest.raises(ValueError, match=r"shape 'circle' is registered already, by tests.utils.test_registry.first"):
+        shapes.register("circle", second)
+    assert shapes.find("circle") is first
+    with pytest.raises(ValueError, match=r"cirle: no such shape; did you mean circle\?"):
+        shapes.find("cirle")
+    shapes.register("square", second)
+    with pytest.raises(ValueError, match="xyz: no such shape; expected one of circle, square"):
+        shapes.find("xyz")
+    assert dict(registered("shape")) == {"circle": first, "square": second}
+    assert not registered("nothing of this kind")
+
+
+def test_hyperparameters_are_what_a_setting_can_give():
+    def function(scores, mask: "list | None" = None, on: bool = True, *, size: "float" = 2, steps: int = 3): ...
+
+    assert hyperparameters(function) == {"on": True, "size": 2.0, "steps": 3}
+    assert isinstance(hyperparameters(function)["size"], float)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rerank.data.collections import register
 from rerank.data.folds import Judged, merge_splits
 from rerank.data.text_lines import check_id, parse_object, read_objects, read_queries, size_of, text_under
 from rerank.data.types import Document, Judgments
@@ -196,9 +195,6 @@ class BeirFolder:
         title = "" if record.get(self.title_key) is None else text_under(record, self.title_key, place)
         check_id(doc_id, place, f"the {self.id_key}")
         return Document(intern(doc_id), title, text)
-
-
-register(BeirFolder, fallback=True)
 
 
 def _repeated(place: str, doc_id: str) -> UserError:

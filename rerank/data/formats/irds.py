@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rerank.data.collections import register
 from rerank.data.folds import Judged, merge_splits, official_folds
 from rerank.data.types import Document, Qrels
 from rerank.utils.errors import UserError, nearest
@@ -239,6 +238,3 @@ def _reason(error: BaseException) -> str:
     if type(error).__module__.startswith("requests"):
         return f"the download failed ({type(error).__name__}: no network?)"
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-
-
-register(IrDataset, fallback=True)
