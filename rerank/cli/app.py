@@ -32,9 +32,6 @@ COMMANDS = {
     "retrieve": "Retrieve candidates with BM25 into runs/<collection>/bm25.run.",
     "fuse": "Fuse runs into one, by reciprocal rank or by interpolation.\n\n"
     "The weights of an interpolation are given, or tuned on validation queries.",
-    "pretrain": "Pre-train an encoder on pseudo-queries made from the documents.\n\n"
-    "Titles and keywords of a document are queries for it; neither queries nor judgments are read.\n\n"
-    "Example: rerank pretrain --collection my-collection --encoder microsoft/MiniLM-L12-H384-uncased",
     "train": "Fine-tune an encoder, or a network on feature vectors, and write the runs of the test queries.\n\n"
     "Finished folds are kept; the same command resumes an interrupted one.\n\n"
     "Example: rerank train --collection my-collection --encoder microsoft/MiniLM-L12-H384-uncased --loss smoothi",
@@ -61,7 +58,7 @@ COMMANDS = {
 
 FUNCTIONS = {"eval": "evaluate"}
 PLUGIN, HELP, END, ALL = "--plugin", ("--help", "-h"), "--", "all"
-WITH_SETTINGS = ("doctor", "fit", "retrieve", "pretrain", "train", "distill", "score", "search", "serve", "export")
+WITH_SETTINGS = ("doctor", "fit", "retrieve", "train", "distill", "score", "search", "serve", "export")
 
 
 def _read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:

@@ -8,7 +8,7 @@ from rerank.utils.cluster import LOCAL, Engine
 from rerank.utils.progress import print_result
 
 
-@with_settings("collection", "first_stage", "encoder", "network", "lists", "loss", "training", "pretraining", "output")
+@with_settings("collection", "first_stage", "encoder", "network", "lists", "loss", "training", "output")
 def train(*, fold: str = "all", on: Engine = LOCAL, config: Config) -> None:
     """Fine-tunes an encoder, or a network on feature vectors, and writes the runs of the test queries.
 

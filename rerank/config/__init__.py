@@ -2,7 +2,6 @@
 
 from rerank.config.functions import replace_setting, sections, validate
 from rerank.config.settings import (
-    PRETRAINED,
     CollectionSettings,
     Config,
     EncoderSettings,
@@ -11,10 +10,9 @@ from rerank.config.settings import (
     LossSettings,
     NetworkSettings,
     OutputSettings,
-    PretrainingSettings,
     TrainingSettings,
 )
 
-__all__ = ["PRETRAINED", "CollectionSettings", "Config", "EncoderSettings", "FirstStageSettings"]
-__all__ += ["ListsSettings", "LossSettings", "NetworkSettings", "OutputSettings", "PretrainingSettings"]
+__all__ = ["CollectionSettings", "Config", "EncoderSettings", "FirstStageSettings"]
+__all__ += ["ListsSettings", "LossSettings", "NetworkSettings", "OutputSettings"]
 __all__ += ["TrainingSettings", "replace_setting", "sections", "validate"]

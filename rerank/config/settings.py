@@ -14,12 +14,9 @@ from rerank.utils.parameters import Count, CountOrAuto, PathText, Pattern, Templ
 RESERVED = ("index", "tokens", "features", "embeddings")
 """Names in the folder of a collection that no experiment may have."""
 
-PRETRAINED = "pretrained-"
-"""How the folders of pre-trained encoders begin, which are next to the experiments of a collection."""
-
 NAME = Pattern(
-    rf"(?!\.|{PRETRAINED}|(?:{'|'.join(RESERVED)})$)[\w.=+-]+",
-    f"letters, digits and . = + - _ only, and none of {', '.join(RESERVED)}, {PRETRAINED}…",
+    rf"(?!\.|(?:{'|'.join(RESERVED)})$)[\w.=+-]+",
+    f"letters, digits and . = + - _ only, and none of {', '.join(RESERVED)}",
     longest=200,
 )
 Precision = Literal["auto", "float32", "bf16", "fp16"]
@@ -159,24 +156,6 @@ class TrainingSettings:
 
 
 @dataclass(frozen=True)
-class PretrainingSettings:
-    """Pre-training on pseudo-queries made from the documents, without queries or judgments."""
-
-    steps: Annotated[Whole, at_least(0)] = 0
-    """Maximum number of optimizer steps; 0: no pre-training."""
-    lists_per_step: Annotated[Whole, at_least(1)] = 8
-    """Lists (a pseudo-query and its documents) per optimizer step."""
-    lr: Annotated[float, at_least(0)] = 5e-5
-    """Adam's learning rate for the encoder."""
-    head_lr: Annotated[float, at_least(0)] = 1e-3
-    """Adam's learning rate for the scoring layer."""
-    held_out: Annotated[Whole, at_least(1)] = 100
-    """Documents (at most a fifth) whose pseudo-queries are held out for validation by MRR."""
-    validate_every: Annotated[Whole, at_least(1)] = 50
-    """Steps between two validations."""
-
-
-@dataclass(frozen=True)
 class OutputSettings:
     """Where results are written: FOLDER/<collection>/<name>/fold<i>."""
 
@@ -203,7 +182,6 @@ class Config:
     lists: ListsSettings = field(default_factory=ListsSettings)
     loss: LossSettings = field(default_factory=LossSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
-    pretraining: PretrainingSettings = field(default_factory=PretrainingSettings)
     output: OutputSettings = field(default_factory=OutputSettings)
 
     if TYPE_CHECKING:  # the generated __init__, with the strings that __post_init__ accepts

@@ -1,1 +1,1 @@
-"""What commands do with settings: train folds, score runs, pre-train, distil, sweep and export."""
+"""What commands do with settings: train folds, score runs, distil, sweep and export."""

@@ -17,10 +17,8 @@ from rerank.utils.files import write_text
 CARD = "README.md"
 
 
-def write_training_card(
-    checkpoint: Path, config: Config, collection: str, fold: Fold | None, facts: dict[str, Any]
-) -> None:
-    """Writes the card of a fold's model or, without a fold, of a pre-trained encoder; `facts` are its manifest's."""
+def write_training_card(checkpoint: Path, config: Config, collection: str, fold: Fold, facts: dict[str, Any]) -> None:
+    """Writes the card of a fold's model; `facts` are its manifest's."""
     files = ("config.json", "tokenizer_config.json")
     model, tokenizer = (json.loads((checkpoint / file).read_text(encoding="utf-8")) for file in files)
     templates = Environment(loader=FileSystemLoader(Path(__file__).parent / "cards"), trim_blocks=True)
@@ -40,11 +38,8 @@ def write_training_card(
     write_text(checkpoint / CARD, text.rstrip() + "\n")
 
 
-def _measures(fold: Fold | None, facts: dict[str, Any]) -> list[list[str]]:
-    """The rows of the table of measures, its header first; of a pre-training, MRR before and after."""
-    if fold is None:
-        before, after = (f"{facts['pretraining'][key]:.4f}" for key in ("mrr_before", "mrr_held_out"))
-        return [["", "MRR"], ["before", before], ["after", after]]
+def _measures(fold: Fold, facts: dict[str, Any]) -> list[list[str]]:
+    """The rows of the table of measures, its header first."""
     means = {part: result["means"] for part, result in facts["outcome"].items()}
     names = {"valid": f"{len(fold.valid)} validation queries", "test": f"{len(fold.test)} test queries"}
     rows = [[name, *(f"{means[part][name]:.4f}" for part in means)] for name in next(iter(means.values()))]

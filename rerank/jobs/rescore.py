@@ -132,7 +132,6 @@ def rescore(
         dataset = scoring.dataset
         facts = {
             "model": checkpoint,
-            "pretraining": scoring.model.settings.get("pretraining"),
             "config": sections(dataset.config),
             "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": plan.facts["documents"]},
             "first_stage": {"run": str(dataset.first_stage), "sha256": plan.facts["run"]},

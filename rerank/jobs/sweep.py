@@ -132,7 +132,7 @@ def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure
 
 
 def _prepare_shared(configs: Sequence[Config], fold: str) -> list[Shared]:
-    """Retrieves, pre-trains and tokenises; for each experiment, what it shares with those that differ in OWN alone."""
+    """Retrieves and tokenises; for each experiment, what it shares with those that differ in OWN alone."""
     prepared: dict[str, Shared] = {}
     shared = []
     for config in configs:

@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from accelerate import Accelerator
@@ -14,7 +14,6 @@ from rerank.data.letor.layouts import is_feature_source
 from rerank.data.trec import write_run
 from rerank.data.types import Fold, Run
 from rerank.jobs.model_card import write_training_card
-from rerank.jobs.pretraining.pretrain import pretrain
 from rerank.runs.experiment_results import joined_test_runs
 from rerank.runs.layout import LOCK, ExperimentFolder, FoldFolder
 from rerank.runs.manifest import judgments_hash, outcome, write_manifest
@@ -54,8 +53,6 @@ def open_experiment(config: Config, fold_name: str) -> Experiment:
         folder = dataset.folder.experiment(config.output.name or config.loss.name)
         with locked(folder.path, "settings"):
             save_settings(config, folder.settings)
-    if isinstance(dataset, TextDataset) and config.pretraining.steps:
-        dataset = replace(dataset, model=str(pretrain(config, accelerator)))
     return Experiment(dataset, folder, accelerator)
 
 

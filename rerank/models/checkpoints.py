@@ -128,8 +128,8 @@ def save_cross_encoder(model: CrossEncoder, folder: Path, settings: Mapping[str,
     """Writes a Hugging Face folder: a sequence classifier with one output, which other libraries read too.
 
     The linear layer is folded into the classifier's own head (`rerank.models.heads`), low-rank matrices are added to
-    the weights. The config records what scores depend on and other `settings`, and keeps what it says about a
-    pre-training. The tokenizer's limit becomes the length of a passage, and its chat template the template.
+    the weights. The config records what scores depend on and other `settings`. The tokenizer's limit becomes the length
+    of a passage, and its chat template the template.
     """
     config, tokenizer = model.encoder.config, model.tokenizer
     own = {name: getattr(model, name) for name in ("template", "first_stage_weight") if getattr(model, name)}

@@ -1,7 +1,6 @@
 """The names of files and folders in runs/: no other module knows them.
 
 runs/<collection>/                     CollectionFolder
-runs/<collection>/pretrained-<hash>/   PretrainingFolder
 runs/<collection>/<experiment>/        ExperimentFolder
 runs/<collection>/<experiment>/fold1/  FoldFolder, as is final/ of the model to deploy
 """
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rerank.config import PRETRAINED, CollectionSettings, FirstStageSettings
+from rerank.config import CollectionSettings, FirstStageSettings
 from rerank.data.folds import FINAL
 from rerank.utils.locks import is_locked
 
@@ -66,31 +65,6 @@ class FoldFolder:
     def finished(self) -> bool:
         """Whether the fold has what is written last: its test run; of the final model, the manifest."""
         return (self.manifest if self.name == FINAL else self.test_run).exists()
-
-
-@dataclass(frozen=True)
-class PretrainingFolder:
-    """A pre-training on pseudo-queries, shared by all experiments of the collection; its manifest is written last."""
-
-    path: Path
-
-    checkpoint = Inside("checkpoint")  # as those of a fold
-    state = Inside("state")
-    log = Inside("log.jsonl")
-    manifest = Inside(MANIFEST)
-    tracking = Inside("tracking")
-    lists = Inside("lists.jsonl")  # the training lists of the pseudo-queries
-    held_out = Inside("held-out.jsonl")  # the lists that validate
-    tokens = Inside("tokens")  # the tokenised documents, while the pre-training is unfinished
-    valid_run = None  # the ids of pseudo-queries contain spaces, which those of run files cannot
-
-    @property
-    def identity(self) -> str:
-        return self.path.name.removeprefix(PRETRAINED)
-
-    @property
-    def tag(self) -> str:
-        return self.path.name
 
 
 @dataclass(frozen=True)
@@ -175,10 +149,3 @@ class CollectionFolder:
     @property
     def has_results(self) -> bool:
         return any(ExperimentFolder(path).has_results for path in self.path.glob("*/"))
-
-    @property
-    def pretrainings(self) -> list[PretrainingFolder]:
-        return [PretrainingFolder(path) for path in sorted(self.path.glob(f"{PRETRAINED}*")) if path.is_dir()]
-
-    def pretraining(self, identity: str) -> PretrainingFolder:
-        return PretrainingFolder(self.path / f"{PRETRAINED}{identity}")

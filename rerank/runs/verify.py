@@ -11,7 +11,7 @@ from rerank.evaluation.measures import measure_name
 from rerank.evaluation.tables.table import aligned
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
-from rerank.runs.manifest import changed_files, judgments_hash, outcome, read_manifest
+from rerank.runs.manifest import judgments_hash, outcome, read_manifest
 from rerank.runs.settings import differences, read_settings
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
@@ -26,9 +26,9 @@ TOLERANCE = 1e-9
 def verify(folder: Path) -> tuple[str, bool]:
     """Checks every fold and final model in runs/<collection>, in an experiment's folder, or in a fold's folder.
 
-    Returns a line for each fold and each all.run as text, and whether all of them hold. The pre-trainings of
-    runs/<collection> are checked too. An unfinished fold is no failure, unless its queries are in all.run. Raises
-    UserError if there is no fold, or if the collection's qrels.txt or folds.json cannot be read.
+    Returns a line for each fold and each all.run as text, and whether all of them hold. An unfinished
+    fold is no failure, unless its queries are in all.run. Raises UserError if there is no fold, or if the collection's
+    qrels.txt or folds.json cannot be read.
     """
     folder = folder.absolute()
     collection, experiments = _experiments(folder)
@@ -45,9 +45,6 @@ def verify(folder: Path) -> tuple[str, bool]:
             checks.append((f"{experiment.name}/{model.path.name}", value, errors))
         if has_all_run:
             checks.append((f"{experiment.name}/{experiment.all_run.name}", "", _check_all_run(experiment)))
-    for pretraining in collection.pretrainings if folder == collection.path else ():
-        if pretraining.manifest.exists():
-            checks.append((pretraining.path.name, "", changed_files(pretraining.manifest)))
     rows = [["", MEASURE, ""]]
     for name, value, errors in checks:
         rows.append([name, value, "not finished" if errors is None else "; ".join(errors) or "holds"])

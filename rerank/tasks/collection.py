@@ -25,8 +25,8 @@ def expect_text(source: str) -> None:
     """Raises UserError for feature vectors, which can be neither searched nor read."""
     if is_feature_source(source):
         raise UserError(
-            f"{source}: holds feature vectors, no text: there is nothing to retrieve, to pre-train on or to score "
-            "again; `rerank train` trains on them and writes the runs"
+            f"{source}: holds feature vectors, no text: there is nothing to retrieve or to score again; "
+            " `rerank train` trains on them and writes the runs"
         )
 
 

@@ -191,7 +191,6 @@ class TextTask:
         dataset, documents = self.dataset, self.passages.documents
         return {
             **({"training_lists": self.of_file} if self.of_file else {}),
-            "pretraining": self.model.settings.get("pretraining"),
             "texts": {**documents.statistics(), "queries_cut": self.passages.truncated_queries()},
             "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": documents.sha256()},
             **first_stage_facts(self.config, dataset.first_stage),

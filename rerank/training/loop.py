@@ -159,7 +159,7 @@ def _train_epoch(
         lists += len(stats)
         documents += int(batch.mask.sum())
         tokens += len(batch.inputs.input_ids) if isinstance(batch.inputs, Packed) else 0
-        done = epoch * len(steps) + number - 1  # as if all epochs had as many; a pre-training's last may have fewer
+        done = epoch * len(steps) + number - 1
         factor = learning_rate_factor(settings, done, settings.epochs * len(steps))
         for group in optimizer.param_groups:
             group["lr"] = group[INITIAL] * factor

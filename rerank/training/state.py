@@ -21,12 +21,12 @@ TENSORS, EPOCHS = "state.pt", "epochs.json"
 
 
 class TrainingFolder(Protocol):
-    """Where training writes: a FoldFolder or a PretrainingFolder of rerank.runs.layout, which say what is there."""
+    """Where training writes: the FoldFolder of rerank.runs.layout."""
 
     @property
     def checkpoint(self) -> Path: ...
     @property
-    def valid_run(self) -> Path | None: ...  # None if it is not kept
+    def valid_run(self) -> Path: ...
     @property
     def tag(self) -> str: ...
     @property
@@ -72,9 +72,8 @@ def _stage(folder: TrainingFolder, save: Callable[[Path], object], run: Run, sta
     staged = stack.enter_context(atomic_write(folder.checkpoint))
     save(staged)
     kept = {folder.checkpoint / file.relative_to(staged): file for file in files_below(staged)}
-    if folder.valid_run is not None:
-        kept[folder.valid_run] = stack.enter_context(atomic_write(folder.valid_run))
-        write_run(kept[folder.valid_run], run, folder.tag)
+    kept[folder.valid_run] = stack.enter_context(atomic_write(folder.valid_run))
+    write_run(kept[folder.valid_run], run, folder.tag)
     parent = folder.state.parent
     return {place.relative_to(parent).as_posix(): facts_of(file) for place, file in kept.items()}
 

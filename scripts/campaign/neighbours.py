@@ -3,22 +3,20 @@
 from scripts.campaign.contents import contents
 from scripts.campaign.processes import Command
 from scripts.campaign.trials import Trial
-from scripts.campaign.world import CASES, FIRST, TRAIN, Case
+from scripts.campaign.world import CASES, TRAIN, Case
 
 TOGETHER = 8
 STATE = "shared"
-PRETRAINING = ("--pretraining.steps", "4", "--name", "pretrained")
 COMMANDS = {
     "retrieve": CASES["retrieve"].words,
     "train": (*TRAIN, "--epochs", "1"),
-    "train with pre-training": (*FIRST, *PRETRAINING),
     "score": ("score", "model", "--collection", "towns", "--out", "new.run"),
 }
-"""Four kinds of commands that share the index, the first stage, the tokens, a pre-training or an experiment."""
+"""Three kinds of commands that share the index, the first stage, the tokens or an experiment."""
 
 
 def neighbours(trial: Trial) -> None:
-    """Eight commands of four kinds at once."""
+    """Eight commands of three kinds at once."""
     names = [*COMMANDS, *(trial.rng.choice(list(COMMANDS)) for _ in range(TOGETHER - len(COMMANDS)))]
     trial.rng.shuffle(names)
     references = {name: trial.world.reference(Case(STATE, COMMANDS[name])) for name in COMMANDS}

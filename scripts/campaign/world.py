@@ -26,9 +26,6 @@ epochs = 2
 lists_per_epoch = 8
 lists_per_step = 4
 lr = 1e-3
-[pretraining]
-held_out = 3
-validate_every = 2
 """
 GRID = """
 config = "letor.toml"
@@ -56,10 +53,6 @@ CASES = {
     "train all folds": Case("retrieved", (*TRAIN, "--epochs", "1")),
     "resume": Case("unfinished", FIRST),
     "final": Case("retrieved", (*TRAIN, "--fold", "final")),
-    "train with pre-training": Case("retrieved", (*FIRST, "--pretraining.steps", "4")),
-    "pretrain": Case(
-        "retrieved", ("pretrain", "--config", "towns.toml", "--pretraining.steps", "4", "--out", "pretrained")
-    ),
     "distil": Case("trained", ("distill", CHECKPOINT, "--config", "towns.toml", "--fold", "1", "--name", "student")),
     "score": Case("trained", ("score", CHECKPOINT, "runs/towns/bm25.run", "--out", "new.run")),
     "score what BM25 finds": Case("trained", ("score", CHECKPOINT, "--depth", "3", "--out", "new.run")),

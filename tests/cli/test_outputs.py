@@ -13,11 +13,10 @@ COMMANDS = {
     "score": ["score", "runs/towns/smoothi/fold1/checkpoint", "runs/towns/bm25.run", "--collection", "towns"],
     "plot": ["plot", "gain", "results/runs/towns"],
     "report": ["report", "results/runs/towns"],
-    "pretrain": ["pretrain", "--collection", "towns", "--encoder", "encoder"],
 }
 """Every command that writes what the user names."""
 
-SUFFIX = {"score": ".run", "plot": ".pdf", "report": ".html", "pretrain": ""}
+SUFFIX = {"score": ".run", "plot": ".pdf", "report": ".html"}
 WRITTEN = {"score": b"Q0", "plot": b"%PDF", "report": b"<!doctype html>"}
 
 
@@ -60,7 +59,6 @@ def test_anything_but_a_file_is_refused_by_name_before_any_work(here, capsys, mo
     REFUSED[kind](out)
     before = identity(out)
     monkeypatch.setattr("rerank.jobs.rescore.open_accelerator", None)
-    monkeypatch.setattr("rerank.jobs.pretraining.pretrain.pretrain", None)
     for module in ("html.page", "charts.plot"):
         monkeypatch.setattr(f"rerank.reports.{module}.open_results", None)
     line = failed(capsys, *COMMANDS[name], "--out", str(out))
@@ -70,8 +68,7 @@ def test_anything_but_a_file_is_refused_by_name_before_any_work(here, capsys, mo
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_place_where_nothing_can_be_written_is_refused(here, capsys, monkeypatch, name):
-    monkeypatch.setattr("rerank.jobs.pretraining.pretrain.pretrain", None)
+def test_a_place_where_nothing_can_be_written_is_refused(here, capsys, name):
     out = f"towns.toml/out{SUFFIX[name]}"
     line = failed(capsys, *COMMANDS[name], "--out", out)
     assert f"--out {out}: cannot be written: " in line

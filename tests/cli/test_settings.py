@@ -55,11 +55,10 @@ def test_a_table_of_a_loss_that_does_not_exist_is_named(here, capsys):
 
 
 def test_commands_take_the_settings_that_act_on_them():
-    assert all("--config" in flags_of(name) for name in ("doctor", "retrieve", "pretrain", "train", "score"))
+    assert all("--config" in flags_of(name) for name in ("doctor", "retrieve", "train", "score"))
     assert set(setting_flags()) <= flags_of("train")
-    assert "--training.lr" not in flags_of("retrieve") | flags_of("pretrain") | flags_of("score") | flags_of("doctor")
+    assert "--training.lr" not in flags_of("retrieve") | flags_of("score") | flags_of("doctor")
     assert {"--collection", "--depth", "--device", "--training.max-tokens-per-forward"} <= flags_of("score")
-    assert {"--pretraining.lr", "--device", "--encoder"} <= flags_of("pretrain")
     assert {"--lr", "--depth", "--batch-size", "--device", "--seed", "--epochs", "--name"} <= flags_of("train")
 
 

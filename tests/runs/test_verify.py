@@ -152,19 +152,9 @@ def test_values_are_computed_again(here, capsys):
     assert "valid.run, nDCG@20: expected 0." in said
 
 
-def test_a_pretraining_is_checked(here, capsys):
-    words = ["--name", "warm", "--pretraining.steps", "4", "--pretraining.held-out", "4"]
-    main(command("--fold", "1", "--epochs", "1", *words))
-    (folder,) = TOWNS.glob("pretrained-*/")
-    code, said, below = verified(capsys)
-    assert (code, said[folder.name], below) == (0, "holds", "Everything that is recorded holds.\n")
-    shutil.copy(folder / "manifest.json", FOLD / "manifest.json")
-    assert "manifest.json: has no outcome; expected a manifest" in verified(capsys)[1]["hinge/fold2"]
-    weights = folder / "checkpoint" / "model.safetensors"
-    weights.write_bytes(cut(weights.read_bytes()))
-    code, said, _ = verified(capsys)
-    assert code == 1
-    assert said[folder.name].startswith("checkpoint/model.safetensors: expected ")
+def test_a_manifest_of_something_else_is_named(here, capsys):
+    (FOLD / "manifest.json").write_text("{}")
+    assert "has no manifest_hash and no outcome; expected a manifest" in verified(capsys)[1]["hinge/fold2"]
 
 
 def test_a_first_stage_from_elsewhere_is_checked(here, capsys):

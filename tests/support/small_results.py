@@ -73,5 +73,5 @@ def write_fold(folder: Path, run: dict, statistics: dict, epochs: int, rng: rand
         "device": "cpu",
         "precision": "no",
     }
-    facts |= {"texts": {**statistics, "queries_cut": 0}, "pretraining": None}
+    facts |= {"texts": {**statistics, "queries_cut": 0}}
     write_manifest(folder / "manifest.json", facts)

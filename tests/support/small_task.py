@@ -10,13 +10,13 @@ from rerank.config import TrainingSettings
 from rerank.losses import smoothi
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.memory import TokenBudget
-from rerank.runs.layout import PretrainingFolder
+from rerank.runs.layout import FoldFolder
 from rerank.training.loop import train
 from tests.support.small_world import make_inputs
 
 
 class ListsTask:
-    """Trains on the same lists in every epoch; `saved` counts the checkpoints. There are no validation queries."""
+    """Trains on the same lists in every epoch; `saved` counts the checkpoints. Validation has one document."""
 
     def __init__(self, model, passages, lists, tokens=4096):
         self.model, self.passages, self.lists = model, passages, lists
@@ -33,7 +33,7 @@ class ListsTask:
         return make_batch(lists, self.passages)
 
     def score(self, part):
-        return {}
+        return {"query": {"document": 0.0}}
 
     def save(self, folder: Path):
         folder.mkdir()
@@ -53,7 +53,7 @@ def open_task(encoder: Path, folder: Path, world, make=ListsTask, tokens=4096):
 def train_task(task, folder: Path, validate, loss=smoothi, accelerator=None, **settings):
     """Trains in `folder`, on a CPU if there is no accelerator; `settings` are those of a training."""
     accelerator = accelerator or Accelerator(cpu=True)
-    return train(task, loss, PretrainingFolder(folder), TrainingSettings(**settings), accelerator, validate)
+    return train(task, loss, FoldFolder(folder), TrainingSettings(**settings), accelerator, validate)
 
 
 def weights_of(model) -> torch.Tensor:

@@ -132,10 +132,3 @@ def test_wrong_templates_are_one_line(there, capsys):
         assert expected in failed(capsys, *command("--encoder.template", template))
         arguments = ("score", "decoder", "runs/towns/bm25.run", "--out", "x.run", "--collection", "towns")
         assert expected in failed(capsys, *arguments, "--encoder.template", template)
-
-
-def test_pretraining_and_training_share_template_and_lora(there):
-    main(command("--fold", "1", "--epochs", "1", "--pretraining.steps", "2", "--pretraining.validate-every", "1",
-                 "--encoder.template", TEMPLATE, "--encoder.lora-rank", "2"))  # fmt: skip
-    (pretrained,) = Path("runs/towns").glob("pretrained-*")
-    assert json.loads((pretrained / "checkpoint" / "config.json").read_text())["rerank"]["template"] == TEXT

@@ -193,7 +193,6 @@ def test_a_finished_fold_of_other_files_is_not_mixed_with(here, capsys):
         (command("--training.measure", "losses"), "losses"),
         (command("--training.lists-per-epoch", "most"), "--training.lists-per-epoch"),
         (["retrieve", "--collection", "letor"], "letor: holds feature vectors, no text: there is nothing to retrieve"),
-        (["pretrain", "--collection", "letor", "--out", "warm"], "letor: holds feature vectors, no text"),
         (["score", "c", "r.run", "--out", "o.run", "--collection", "letor"], "letor: holds feature vectors, no text"),
     ],
 )
