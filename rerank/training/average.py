@@ -18,7 +18,7 @@ class AveragedWeights:
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
         self._own = _averaged(model) if decay else {}
-        self._values = {name: value.detach().clone() for name, value in self._own.items()}
+        self._values = copy_of(self._own)
 
     def update(self, steps: int) -> None:
         """Takes in the weights after a step; `steps` counts those so far, this one included."""
@@ -29,12 +29,8 @@ class AveragedWeights:
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
         """Within the block the model has the average; after it its own weights again, bit for bit."""
-        own = {name: value.detach().clone() for name, value in self._own.items()}
-        try:
-            _copy(self._values, self._own)
+        with holding(self._own, self._values):
             yield
-        finally:
-            _copy(own, self._own)
 
     def state_dict(self) -> dict[str, Tensor]:
         """The average by the names of the weights; no copies."""
@@ -53,6 +49,22 @@ def _averaged(model: nn.Module) -> dict[str, Tensor]:
     saved = model.state_dict().keys()
     buffers = {name: buffer for name, buffer in model.named_buffers() if name in saved and buffer.is_floating_point()}
     return {**trained, **buffers}
+
+
+def copy_of(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A copy on the same device, without a graph."""
+    return {name: value.detach().clone() for name, value in values.items()}
+
+
+@contextlib.contextmanager
+def holding(own: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> Iterator[None]:
+    """Within the block the tensors `own` have the values of `others`; after it their own again, bit for bit."""
+    before = copy_of(own)
+    try:
+        _copy(others, own)
+        yield
+    finally:
+        _copy(before, own)
 
 
 @torch.no_grad()

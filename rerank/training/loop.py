@@ -12,7 +12,7 @@ from accelerate.utils import gather_object
 from rerank.batches.batch import Batch, Packed
 from rerank.config import TrainingSettings
 from rerank.data.types import Candidates, Run
-from rerank.training.average import AveragedWeights
+from rerank.training.average import AveragedWeights, copy_of, holding
 from rerank.training.gradients import Loss, accumulate_gradient
 from rerank.training.state import Trained, TrainingFolder, check_kept, restore_state, save_state
 from rerank.training.steps import (
@@ -49,8 +49,9 @@ def train(
     After each epoch `validate` maps the run of the validation queries to the value to maximise. The checkpoint and the
     run of the best epoch are kept in `folder`; training stops after `settings.patience` epochs without a better value.
     With `settings.average` the weights that are validated and kept are averages (see `AveragedWeights`).
-    The state is saved: on a CPU after each epoch; on a GPU, whose epochs are shorter, with each new best epoch, after
-    the last one, and at least every SECONDS_BETWEEN_STATES. The next call with the same arguments resumes from it.
+    The state, and with it the checkpoint of the best epoch, is saved on a CPU after each epoch; on a GPU, which would
+    wait for the disk, after the last epoch and every SECONDS_BETWEEN_STATES. Between two saves the best epoch's weights
+    are kept in memory. The next call with the same arguments resumes from the saved state.
     Learning rates depend on the step alone, and random numbers on the seed, the epoch and the list alone, so a resumed
     training ends with the same weights as an uninterrupted one.
 
@@ -74,10 +75,7 @@ def train(
     is_main = accelerator.is_main_process
     history, kept = restore_state(folder, trained, is_main)
     saved = time.monotonic()
-
-    def save_best(target: Path) -> None:
-        with average.applied():
-            task.save(target)
+    best: BestEpoch | None = None  # of the epochs since the last save
 
     while not _ended(history, settings):
         record = _train_epoch(task, loss, settings, accelerator, trained, len(history), show and is_main)
@@ -85,14 +83,16 @@ def train(
             run = task.score("valid")
         record["valid"] = validate(run)
         history.append(record)
-        best = best_epoch(history) is record
+        is_best = best_epoch(history) is record
         if is_main:
-            if best or _is_due(accelerator.device, saved) or _ended(history, settings):
-                kept = save_state(folder, trained, kept, history, (save_best, run) if best else None)
-                saved = time.monotonic()
+            if is_best:
+                best = BestEpoch(task, average, run)
+            if _is_due(accelerator.device, saved) or _ended(history, settings):
+                kept = save_state(folder, trained, kept, history, (best.save, best.run) if best else None)
+                best, saved = None, time.monotonic()
             if show:
                 losses = f"loss {record['loss']:.4f}, NDCG of the lists {record['ndcg']:.3f}"
-                valid = f"validation {record['valid']:.4f}{' (best)' if best else ''}"
+                valid = f"validation {record['valid']:.4f}{' (best)' if is_best else ''}"
                 log.info(f"epoch {record['epoch']}: {losses}, {valid}")
         accelerator.log({key: record[key] for key in (*STATS, "valid", "seconds")}, step=record["epoch"])
         accelerator.wait_for_everyone()
@@ -100,6 +100,20 @@ def train(
         check_kept(folder, kept)
     accelerator.wait_for_everyone()
     return history
+
+
+class BestEpoch:
+    """The best epoch since the last save: a copy of its weights on the device, and its validation run."""
+
+    def __init__(self, task: Task, average: AveragedWeights, run: Run) -> None:
+        self.task, self.run = task, run
+        with average.applied():
+            self.weights = copy_of(task.model.state_dict())
+
+    def save(self, folder: Path) -> None:
+        """Writes the checkpoint of the epoch."""
+        with holding(self.task.model.state_dict(), self.weights):
+            self.task.save(folder)
 
 
 def best_epoch(history: list[dict[str, Any]]) -> dict[str, Any]:
