@@ -1,13 +1,12 @@
 """Makes Table 2 of Thonet et al. 2021, every loss on every measure, from the runs of a sweep.
 
     rerank sweep configs/sweeps/letor.toml --collection MQ2008
-    python -m scripts.paper.table2 runs/MQ2008
+    python -m scripts.paper table2 runs/MQ2008
 
 Reads the cells in runs/<collection> (their config.toml, valid.run and test.run); prints a table for each folder given.
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 from rerank.data.folds import read_folds
@@ -86,12 +85,9 @@ def group_by_loss(cells: list[ExperimentResults]) -> dict[str, list[ExperimentRe
     return {name: [cell for cell in cells if cell.setting("loss.name") == name] for name in ordered}
 
 
-if __name__ == "__main__":
+def main(words: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path, help="runs/<collection>")
     parser.add_argument("--format", choices=FORMATS, default="text")
-    given = parser.parse_args()
-    try:
-        print("\n".join(table(folder, given.format) for folder in given.folders))
-    except UserError as error:
-        sys.exit(f"table2.py: {error}")
+    given = parser.parse_args(words)
+    print("\n".join(table(folder, given.format) for folder in given.folders))

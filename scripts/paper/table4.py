@@ -1,7 +1,7 @@
 """Makes Table 4 of Thonet et al. 2021 on a public text collection: losses that fine-tune a cross-encoder.
 
     rerank sweep configs/sweeps/table4.toml --collection nfcorpus --encoder all-MiniLM-L6-v2
-    python -m scripts.paper.table4 runs/nfcorpus --first-stage runs/nfcorpus/bm25.run
+    python -m scripts.paper table4 runs/nfcorpus --first-stage runs/nfcorpus/bm25.run
 
 A row is a loss and what it optimises. Its inverse temperature (alpha) and its learning rate are those with the best
 mean over the validation queries at the lowest seed. Values are means over the seeds of that cell; a query's value is
@@ -11,7 +11,6 @@ queries choose.
 
 import argparse
 import inspect
-import sys
 import tomllib
 from collections import defaultdict
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ from rerank.data.folds import read_folds
 from rerank.data.types import Qrels, Run
 from rerank.evaluation.run_comparison import compare_measurements
 from rerank.evaluation.tables.table import aligned, format_mean
-from rerank.utils.errors import UserError
 
 POWER = 2.8
 """Standard errors of a paired difference that a two-sided test at 5 % detects in 80 % of samples: 1.96 + 0.84."""
@@ -162,17 +160,10 @@ def _p(value: float) -> str:
     return "< .001" if value < 0.001 else f"{value:.3f}"
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="runs/<collection>")
     parser.add_argument("--first-stage", type=Path, required=True, help="the run that was re-ranked")
     parser.add_argument("--measure", default="nDCG@10")
-    given = parser.parse_args()
-    try:
-        print(table(given.folder, rerank.read_run(given.first_stage), given.measure))
-    except UserError as error:
-        sys.exit(f"table4: {error}")
-
-
-if __name__ == "__main__":
-    main()
+    given = parser.parse_args(words)
+    print(table(given.folder, rerank.read_run(given.first_stage), given.measure))
