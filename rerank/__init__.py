@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from rerank import losses, stages
     from rerank.config import Config
     from rerank.data.collections import Collection, open_collection
-    from rerank.data.trec import read_qrels, read_run, write_qrels, write_run
+    from rerank.data.runs import read_qrels, read_run
+    from rerank.data.trec import write_qrels, write_run
     from rerank.evaluation.compare import Comparison, compare
     from rerank.evaluation.evaluate import evaluate
     from rerank.evaluation.fusion import fuse_ranks, fuse_scores
@@ -42,8 +43,8 @@ _PLACES = {
     "fuse_scores": "rerank.evaluation.fusion:fuse_scores",
     "losses": "rerank.losses:",
     "open_collection": "rerank.data.collections:open_collection",
-    "read_qrels": "rerank.data.trec:read_qrels",
-    "read_run": "rerank.data.trec:read_run",
+    "read_qrels": "rerank.data.runs:read_qrels",
+    "read_run": "rerank.data.runs:read_run",
     "retrieve": "rerank.retrieval.bm25:retrieve",
     "stages": "rerank.stages:",
     "train": "rerank.jobs.train:train_folds",

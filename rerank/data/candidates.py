@@ -87,8 +87,10 @@ class ListsOf(Sequence[Candidates]):
 
 def distinct_doc_ids(candidates: Mapping[str, Candidates]) -> Sequence[str]:
     """The distinct ids of all candidates, sorted."""
-    from rerank.data.trec_arrays import TrecArrays  # loads pyarrow
+    from rerank.data.runs import TrecArrays  # loads pyarrow
 
-    if isinstance(candidates, CandidateLists) and isinstance(candidates.run, TrecArrays):
-        return candidates.run.doc_ids_of(candidates.query_ids, candidates.depth)
+    if isinstance(candidates, CandidateLists):
+        run = candidates.run
+        if isinstance(run, TrecArrays) and run.depth <= candidates.depth:
+            return run.doc_ids_of(candidates.query_ids)
     return sorted({doc_id for found in candidates.values() for doc_id in found.doc_ids})

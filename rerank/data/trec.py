@@ -1,4 +1,4 @@
-"""Reads and writes TREC run and qrels files; defines the canonical order of a ranking, ties included.
+"""Writes TREC run and qrels files; defines the canonical order of a ranking, ties included.
 
 A run line is `query_id Q0 doc_id rank score tag`, a judgment `query_id 0 doc_id relevance`. trec_eval ignores the rank,
 sorts by the score as a float32 and breaks ties by doc_id, descending; so does `ranked`. `write_run` then writes scores
@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from rerank.data.types import FLOAT32_MAX, Judgments, Qrels, Run
+from rerank.data.types import FLOAT32_MAX, Judgments, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 
 
-def ranked(scores: dict[str, float]) -> list[str]:
+def ranked(scores: Mapping[str, float]) -> list[str]:
     """The doc_ids of one query, best first: descending float32 score, ties by doc_id descending, as in trec_eval.
 
     >>> ranked({"a": 1.0, "c": 2.0, "b": 1.0 + 1e-12})
@@ -31,18 +31,6 @@ def ranked(scores: dict[str, float]) -> list[str]:
 def first_documents(run: Run, depth: int) -> Run:
     """The first `depth` documents of each query of a run, best first."""
     return {q: {doc_id: scores[doc_id] for doc_id in ranked(scores)[:depth]} for q, scores in run.items()}
-
-
-def read_run(path: str | Path) -> Run:
-    """Reads a TREC run, gzipped or not: queries in the file's order, the documents of each in THE order.
-
-    Lines may be in any order; the rank column is ignored and documents are sorted by score. Tabs, CRLF and a BOM are
-    tolerated. Raises UserError with file and line for a line without six columns, a score that is not a finite float32,
-    and a document that a query has twice; and for a file that is missing, damaged or empty.
-    """
-    from rerank.data.trec_arrays import read_run_arrays  # loads pyarrow
-
-    return read_run_arrays(path, kind="float64").to_dict()
 
 
 def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> None:
@@ -117,17 +105,6 @@ def _have_nine_digits(scores: list[float]) -> bool:
     exact = array("f", scores)
     read = all(float(f"{rounded:.9g}") == score for rounded, score in zip(exact, scores, strict=True))
     return read and any(float(f"{score:.6f}") != score for score in scores)
-
-
-def read_qrels(path: str | Path) -> Qrels:
-    """Reads judgments, gzipped or not: TREC's four columns, or BEIR's three, below their header line or between tabs.
-
-    Raises UserError with file and line for a malformed line, a relevance that is not an integer (of 32 bits), and two
-    judgments of a document that disagree; and for a file that is missing, damaged or empty.
-    """
-    from rerank.data.trec_arrays import read_qrels_arrays  # loads pyarrow
-
-    return read_qrels_arrays(path).to_dict()
 
 
 def write_qrels(path: str | Path, qrels: Judgments) -> None:

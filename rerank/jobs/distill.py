@@ -8,7 +8,8 @@ from accelerate import Accelerator
 
 from rerank.batches.templates import check_text_template
 from rerank.config import Config
-from rerank.data.trec import first_documents, read_run
+from rerank.data.runs import read_run
+from rerank.data.trec import first_documents
 from rerank.jobs.rescore import rescore
 from rerank.jobs.train import train_folds
 from rerank.losses import LABELS

@@ -12,7 +12,7 @@ from rerank.batches.passages import PassageBuilder
 from rerank.config import Config
 from rerank.data.candidates import select_candidates
 from rerank.data.collections import open_collection
-from rerank.data.trec_arrays import read_run_arrays
+from rerank.data.runs import read_run_arrays
 from rerank.data.types import Candidates
 from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.memory import TokenBudget, open_budget

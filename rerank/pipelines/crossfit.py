@@ -12,7 +12,8 @@ from pathlib import Path
 
 from rerank.config import Config
 from rerank.data.folds import FINAL
-from rerank.data.trec import first_documents, read_run, write_run
+from rerank.data.runs import read_run
+from rerank.data.trec import first_documents, write_run
 from rerank.data.types import Fold, Run
 from rerank.stages.base import Ranker, Stage, below
 from rerank.stages.world import World

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rerank.data.trec import read_run
+from rerank.data.runs import read_run
 from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.significance import bootstrap_intervals, mean_and_error, paired_test
 from rerank.evaluation.tables.table import Table, cells, format_mean, render

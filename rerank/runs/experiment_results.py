@@ -8,7 +8,8 @@ from statistics import fmean
 from typing import Any, TypedDict
 
 from rerank.config import Config, FirstStageSettings, sections
-from rerank.data.trec import first_documents, read_qrels, read_run
+from rerank.data.runs import read_qrels, read_run
+from rerank.data.trec import first_documents
 from rerank.data.types import Run
 from rerank.evaluation.evaluate import values_of
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder

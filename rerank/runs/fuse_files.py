@@ -6,7 +6,8 @@ from statistics import fmean
 from typing import Any
 
 from rerank.data.folds import read_folds
-from rerank.data.trec import read_qrels, read_run, write_run
+from rerank.data.runs import read_qrels, read_run
+from rerank.data.trec import write_run
 from rerank.data.types import Run
 from rerank.evaluation.compare import map_to_folds
 from rerank.evaluation.fusion import RRF_K, Weights, check_weights, fuse_ranks, fuse_scores, queries_of

@@ -12,7 +12,7 @@ from typing import Any
 
 import xxhash
 
-from rerank.data.trec import read_run
+from rerank.data.runs import read_run
 from rerank.data.types import Qrels
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar
 
-from rerank.data.trec import read_qrels
+from rerank.data.runs import read_qrels
 from rerank.data.types import Qrels, Run
 from rerank.evaluation.measures import measure_name
 from rerank.runs.experiment_results import ExperimentResults

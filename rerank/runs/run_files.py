@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 
 from rerank.data.folds import SPLIT, read_folds
-from rerank.data.trec import read_qrels, read_run
+from rerank.data.runs import read_qrels, read_run
 from rerank.data.types import Run
 from rerank.evaluation.compare import Comparison, map_to_folds, measured, select_queries
 from rerank.evaluation.measures import DEFAULT_MEASURES, measure_names

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from rerank.data.folds import FINAL, draw_queries, read_folds
-from rerank.data.trec import examples, read_qrels, read_run
+from rerank.data.runs import read_qrels, read_run
+from rerank.data.trec import examples
 from rerank.data.types import Fold, Qrels
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.tables.table import aligned

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from rerank.data.trec import read_run
+from rerank.data.runs import read_run
 from rerank.data.types import Fold, Run
 from rerank.stages.base import Learns, stage
 from rerank.stages.world import World

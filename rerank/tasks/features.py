@@ -16,7 +16,8 @@ from rerank.config import Config, validate
 from rerank.data.folds import fold_seed, read_folds, write_folds
 from rerank.data.letor.layouts import fold_names, open_fold
 from rerank.data.letor.store import FeatureSet, Store
-from rerank.data.trec import read_qrels, write_qrels
+from rerank.data.runs import read_qrels
+from rerank.data.trec import write_qrels
 from rerank.data.types import Fold, Qrels, Run
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp, score_features
 from rerank.runs.layout import CollectionFolder

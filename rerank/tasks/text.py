@@ -17,8 +17,8 @@ from rerank.data.candidates import distinct_doc_ids, select_candidates
 from rerank.data.collections import Collection
 from rerank.data.folds import fold_seed
 from rerank.data.lists import TrainingLists, read_training_lists
+from rerank.data.runs import read_run_arrays
 from rerank.data.tokens import open_store
-from rerank.data.trec_arrays import read_run_arrays
 from rerank.data.types import Candidates, Fold, Qrels, Run
 from rerank.evaluation.measures import measure_name
 from rerank.losses import LABELS

@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from rerank.data.folds import read_folds
-from rerank.data.trec import read_run
+from rerank.data.runs import read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.run_comparison import compare_measurements
 from rerank.runs.experiment_results import ExperimentResults

@@ -7,7 +7,7 @@ import pytest
 from rerank.cli import demo as demo_command
 from rerank.cli.main import main
 from rerank.data import demo
-from rerank.data.trec import read_qrels, read_run
+from rerank.data.runs import read_qrels, read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.jobs.train import train_folds
 from rerank.runs.run_files import compare_files

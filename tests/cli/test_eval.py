@@ -11,7 +11,8 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.data.folds import make_folds, write_folds
-from rerank.data.trec import read_run, write_qrels, write_run
+from rerank.data.runs import read_run
+from rerank.data.trec import write_qrels, write_run
 from rerank.data.types import Qrels, Run
 from rerank.runs.run_files import compare_files
 from rerank.utils.errors import UserError

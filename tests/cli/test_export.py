@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from rerank import Reranker
 from rerank.cli.main import main
-from rerank.data.trec import read_run
+from rerank.data.runs import read_run
 from tests.support.small_collection import failed, write_collection
 from tests.support.small_world import WORDS
 from tests.support.tiny_decoders import make_decoder

@@ -7,7 +7,8 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.data.folds import official_folds, write_folds
-from rerank.data.trec import ranked, read_run, write_qrels, write_run
+from rerank.data.runs import read_run
+from rerank.data.trec import ranked, write_qrels, write_run
 from rerank.evaluation.fusion import fuse_ranks, fuse_scores
 from rerank.evaluation.weights import tune_weights
 from rerank.utils.files import file_hash

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from rerank.cli.main import main
-from rerank.data.trec import read_run
+from rerank.data.runs import read_run
 from rerank.jobs import sweep
 from rerank.pipelines import crossfit
 from rerank.utils import cluster as clusters

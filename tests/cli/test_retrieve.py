@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from rerank.cli.main import main
-from rerank.data.trec import read_qrels, read_run
+from rerank.data.runs import read_qrels, read_run
 from rerank.utils.files import short_hash
 from tests.support.small_collection import command, failed, write_german
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rerank.cli.main import main
-from rerank.data.trec import read_run
+from rerank.data.runs import read_run
 from rerank.utils.files import file_hash
 from tests.support.small_collection import command
 

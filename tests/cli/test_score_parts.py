@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rerank.cli.main import main
-from rerank.data.trec import read_run
+from rerank.data.runs import read_run
 from rerank.jobs import rescore
 from rerank.jobs.rescore import cut, default_parts
 from rerank.utils.files import file_hash

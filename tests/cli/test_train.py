@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rerank.cli.main import main
-from rerank.data.trec import read_run
+from rerank.data.runs import read_run
 from rerank.jobs import train
 from rerank.training import loop
 from rerank.utils.allocators import ALLOCATOR_SETTINGS

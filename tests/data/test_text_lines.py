@@ -6,8 +6,8 @@ import tracemalloc
 
 import pytest
 
+from rerank.data.runs import read_qrels, read_run
 from rerank.data.text_lines import read_blocks, read_lines, read_objects, read_queries
-from rerank.data.trec import read_qrels, read_run
 from rerank.utils.errors import UserError
 
 MEGABYTE = 10**6

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import pytrec_eval
 
-from rerank.data.trec import ranked, read_qrels, read_run, strictly_decreasing, write_qrels, write_run
+from rerank.data.runs import read_qrels, read_run
+from rerank.data.trec import ranked, strictly_decreasing, write_qrels, write_run
 from rerank.utils.errors import UserError
 
 
@@ -50,8 +51,9 @@ QRELS = "`query_id 0 doc_id relevance` with an integer relevance"
         ),
         (GOOD + "1 Q0 b c 2 1.0 t\n", f"some.run:2: expected {RUN}, got '1 Q0 b c 2 1.0 t'"),
         (GOOD + "# a comment\n", f"some.run:2: expected {RUN}, got '# a comment'"),
-        (GOOD + "1 Q0 b 2 1.0 t more words\n", f"some.run:2: expected {RUN}, got '1 Q0 b 2 1.0 t more words'"),
+        (GOOD + "1 Q0 b 2 1.0 t k1=2\n1 Q0 c 2 high t k1=2\n", f"some.run:3: expected {RUN}, got '1 Q0 c 2 high t'"),
         (GOOD + "1 Q0 b 2 high t\n", f"some.run:2: expected {RUN}, got '1 Q0 b 2 high t'"),
+        (GOOD + "1 Q0 b 2 NaN t\n", f"some.run:2: expected {RUN}, got '1 Q0 b 2 NaN t'"),
         (GOOD + "1 Q0 b 2 1e39 t\n", f"some.run:2: expected {RUN}, got '1 Q0 b 2 1e39 t'"),
         (
             GOOD + "2 Q0 a 1 1 t\n1 Q0 a 2 1 t\n",
@@ -121,6 +123,8 @@ def test_qrels_of_trec_and_of_beir(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("1 0 a 1\n1 0 b\n", f"some.run:2: expected {QRELS}, got '1 0 b'"),
+        ("1 0 a 1\n1 0 b nan\n", f"some.run:2: expected {QRELS}, got '1 0 b nan'"),
+        ("1 0 a 1.0\n1 0 b 1\n1 0 a 0\n", "some.run:3: expected one line of document a for query 1, got 1.0 and 0"),
         ("1 0 a 1\n1 0 b 1.5\n", f"some.run:2: expected {QRELS}, got '1 0 b 1.5'"),
         ("1 0 a 1\n2 0 a 0\n1 0 a 0\n", "some.run:3: expected one line of document a for query 1, got 1 and 0"),
         (

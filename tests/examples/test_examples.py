@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from rerank.data.trec import read_run
+from rerank.data.runs import read_run
 from rerank.losses import LABELS, LOSSES
 from tests.support.paths import ROOT
 from tests.support.small_world import WORDS

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rerank.cli.main import main
-from rerank.data.trec import read_run
+from rerank.data.runs import read_run
 from tests.support.paths import ROOT
 from tests.support.small_collection import write_collection
 from tests.support.small_world import WORDS

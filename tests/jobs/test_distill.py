@@ -11,7 +11,7 @@ from rerank import Reranker
 from rerank.cli.main import main
 from rerank.config import Config, LossSettings, OutputSettings, TrainingSettings
 from rerank.data.collections import open_collection
-from rerank.data.trec import read_run
+from rerank.data.runs import read_run
 from rerank.jobs import distill as teaching
 from rerank.jobs.distill import distill
 from rerank.jobs.train import open_experiment, train_folds

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rerank.cli.main import main
-from rerank.data.trec import read_run
+from rerank.data.runs import read_run
 from rerank.jobs import train as training
 from tests.support.small_collection import command, exit_code, in_a_copy
 

@@ -11,7 +11,7 @@ import torch
 
 from rerank.cli.main import main
 from rerank.config import Config
-from rerank.data.trec import read_run
+from rerank.data.runs import read_run
 from rerank.jobs import sweep as command
 from rerank.training import loop as training
 from rerank.training.device import visible_gpus

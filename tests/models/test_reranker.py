@@ -10,7 +10,7 @@ import torch
 from rerank import Reranker
 from rerank.cli.main import main
 from rerank.data.collections import open_collection
-from rerank.data.trec import read_run
+from rerank.data.runs import read_run
 from rerank.models import cross_encoder
 from rerank.models.reranker import Ranked
 from rerank.retrieval.bm25 import retrieve

@@ -11,7 +11,8 @@ import pytest
 import rerank
 from rerank.cli.main import main
 from rerank.config import TrainingSettings
-from rerank.data.trec import ranked, read_run
+from rerank.data.runs import read_run
+from rerank.data.trec import ranked
 from rerank.pipelines.crossfit import CrossFitting
 from rerank.pipelines.folder import read_evidence
 from rerank.stages import BM25, CrossEncoder, Dense, Feedback, Fusion, LateInteraction, QueryAdapter

@@ -10,7 +10,7 @@ import pytest
 
 import rerank
 from rerank.cli.main import main
-from rerank.data.trec import read_run
+from rerank.data.runs import read_run
 from rerank.models.bi_encoder import BiEncoder
 from rerank.models.late_interaction import TokenEncoder
 from rerank.pipelines.folder import read_evidence

@@ -2,7 +2,8 @@
 
 import shutil
 
-from rerank.data.trec import ranked, read_run
+from rerank.data.runs import read_run
+from rerank.data.trec import ranked
 from rerank.runs.results import open_results
 from tests.support.small_collection import failed
 from tests.support.small_results import DEPTH, FIRST_STAGE

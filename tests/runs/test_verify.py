@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rerank.cli.main import main
-from rerank.data.trec import read_qrels, read_run
+from rerank.data.runs import read_qrels, read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.runs.manifest import source_commit, write_manifest

@@ -14,7 +14,8 @@ import pytest
 from rerank.config import Config, FirstStageSettings
 from rerank.data.candidates import standardised
 from rerank.data.folds import read_folds
-from rerank.data.trec import ranked, read_run
+from rerank.data.runs import read_run
+from rerank.data.trec import ranked
 from rerank.data.types import Fold
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.fusion import fuse_ranks, fuse_scores

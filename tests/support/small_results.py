@@ -6,7 +6,8 @@ from pathlib import Path
 
 from rerank.config import CollectionSettings, Config, FirstStageSettings, LossSettings, OutputSettings
 from rerank.data.folds import make_folds, write_folds
-from rerank.data.trec import read_qrels, write_qrels, write_run
+from rerank.data.runs import read_qrels
+from rerank.data.trec import write_qrels, write_run
 from rerank.runs.manifest import write_manifest
 from rerank.runs.settings import to_toml
 from tests.support.small_collection import write_collection

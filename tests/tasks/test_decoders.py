@@ -10,7 +10,7 @@ import torch
 
 from rerank import Reranker
 from rerank.cli.main import main
-from rerank.data.trec import read_run
+from rerank.data.runs import read_run
 from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
 from tests.support.small_collection import SETTINGS, command, failed
 from tests.support.small_world import WORDS

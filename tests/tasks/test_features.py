@@ -9,7 +9,7 @@ import torch
 
 from rerank.cli.main import main
 from rerank.config import Config
-from rerank.data.trec import read_qrels, read_run
+from rerank.data.runs import read_qrels, read_run
 from rerank.jobs import train as experiment
 from rerank.losses import LOSSES, smoothi
 from rerank.models.feature_mlp import open_feature_mlp

@@ -10,7 +10,8 @@ import rerank
 from rerank.cli.main import main
 from rerank.config import Config, FirstStageSettings
 from rerank.data.collections import open_collection
-from rerank.data.trec import ranked, read_run, write_run
+from rerank.data.runs import read_run
+from rerank.data.trec import ranked, write_run
 from rerank.pipelines.open import open_pipeline
 from tests.support.small_collection import command, failed, in_a_copy
 

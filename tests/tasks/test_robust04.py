@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rerank.cli.main import main
-from rerank.data.trec import read_run
+from rerank.data.runs import read_run
 from tests.support import robust04_standin as standin
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_encoder

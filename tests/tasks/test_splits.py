@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rerank.cli.main import main
-from rerank.data.trec import read_qrels, read_run
+from rerank.data.runs import read_qrels, read_run
 from tests.support.small_collection import command, exit_code, failed, write_qrels
 
 EXPERIMENT = Path("runs/towns/smoothi")

@@ -202,7 +202,7 @@ def _repeated(place: str, doc_id: str) -> UserError:
 
 
 def _read_qrels(file: Path) -> Judgments:
-    from rerank.data.trec_arrays import read_qrels_arrays  # loads pyarrow
+    from rerank.data.runs import read_qrels_arrays  # loads pyarrow
 
     arrays = read_qrels_arrays(file)
-    return arrays if size_of(file) >= LARGE_QRELS else arrays.to_dict()
+    return arrays if size_of(file) >= LARGE_QRELS else dict(arrays)
