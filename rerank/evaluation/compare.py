@@ -221,7 +221,24 @@ def measured(
         for name, query_ids in lacking.items()
         if query_ids
     ] or ["Every run has every query."]
+    notes += [note for name, run in runs.items() if (note := _note_on_other_ids(name, run, queries.qrels))]
     if unjudged := dict.fromkeys(query_id for run in runs.values() for query_id in run if not qrels.get(query_id)):
         what = "Queries of the runs without judgments, which cannot count"
         notes.append(f"{what} ({len(unjudged)}): {examples(unjudged)}.")
     return measurements, queries, notes
+
+
+def _note_on_other_ids(name: str, run: Run, qrels: Qrels) -> str:
+    """A note on the queries of a run that rank no judged document, with an id of each kind; "" if there are none.
+
+    Their ids may differ: judgments of whole documents and a run of passages, or ids that were cut.
+    """
+    apart = [query_id for query_id in qrels if run.get(query_id) and run[query_id].keys().isdisjoint(qrels[query_id])]
+    if not apart:
+        return ""
+    query_id = apart[0]
+    judged, found = next(iter(qrels[query_id])), next(iter(run[query_id]))
+    return (
+        f"{name}: {len(apart)} of {len(qrels)} queries rank no judged document ({examples(apart)}): "
+        f"query {query_id} has a judgment of {judged} and ranks {found}; compare the ids."
+    )

@@ -67,3 +67,13 @@ def test_user_errors_name_what_is_expected() -> None:
         compare(RUNS, QRELS, correction="hom")
     with pytest.raises(UserError, match="expected at least one run, got none"):
         compare({}, QRELS)
+
+
+def test_queries_without_a_judged_document_are_noted_with_an_id_of_each_kind() -> None:
+    passages: Run = {q: {f"{doc_id}-p1": score for doc_id, score in of.items()} for q, of in RUNS["high"].items()}
+    notes = compare({"documents": RUNS["high"], "passages": passages | {"q5": {"a": 1.0}}}, QRELS).notes
+    assert notes == [
+        "Every run has every query.",
+        "passages: 5 of 6 queries rank no judged document (q0, q1, q2, …): "
+        "query q0 has a judgment of a and ranks a-p1; compare the ids.",
+    ]
