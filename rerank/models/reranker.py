@@ -1,6 +1,6 @@
 """Reranker: ranks texts for a query and re-ranks runs, with a trained model and nothing on disk."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -16,6 +16,7 @@ from rerank.models.gpu import Precision, open_device
 from rerank.models.scoring import PairScores, TextScorer, make_run, pairs_of
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
+from rerank.utils.texts import check_text, list_of_pairs, list_of_texts
 
 
 class Ranked(NamedTuple):
@@ -86,7 +87,7 @@ class Reranker:
     def rank(
         self,
         query: str,
-        documents: Sequence[str],
+        documents: Iterable[str],
         top_k: int | None = None,
         first_scores: Sequence[float] | None = None,
     ) -> list[Ranked]:
@@ -94,10 +95,11 @@ class Reranker:
 
         Args:
             query: a text; it is cut at half of the encoder's input length.
-            documents: texts; they may be empty and may repeat.
+            documents: texts, in a list, an array, a pandas Series or an iterator; they may be empty and may repeat.
             top_k: how many documents to return; by default all.
             first_scores: the first stage's scores of the documents, for a model that was trained to add them.
         """
+        documents = list_of_texts("documents", documents)
         scores = self.score(query, documents, first_scores)
         best_first = np.argsort(-scores, kind="stable")[:top_k].tolist()
         return [Ranked(index, float(scores[index]), documents[index]) for index in best_first]
@@ -105,12 +107,12 @@ class Reranker:
     def rank_passages(
         self,
         query: str,
-        documents: Sequence[str],
+        documents: Iterable[str],
         top_k: int | None = None,
         first_scores: Sequence[float] | None = None,
     ) -> list[BestPassage]:
         """The order of `rank`, and of each document the passage that the model scored highest."""
-        tokenised = self.scorer.tokenise_pairs(_pairs(query, documents))
+        tokenised = self.scorer.tokenise_pairs(_pairs(query, documents := list_of_texts("documents", documents)))
         return self.best_passages(documents, self.scorer.score_pairs(tokenised, show=False), top_k, first_scores)
 
     def best_passages(
@@ -126,12 +128,13 @@ class Reranker:
         spans = (self.scorer.passage_span(documents[index], *scored.best[index].tolist()) for index in best_first)
         return [BestPassage(index, float(scores[index]), *span) for index, span in zip(best_first, spans, strict=True)]
 
-    def score(self, query: str, documents: Sequence[str], first_scores: Sequence[float] | None = None) -> np.ndarray:
+    def score(self, query: str, documents: Iterable[str], first_scores: Sequence[float] | None = None) -> np.ndarray:
         """(documents,) float32 scores, in the order of the documents; see `rank` for the arguments.
 
         Raises UserError for a score that is not finite.
         """
-        return self._with_first_scores(self.predict(_pairs(query, documents), show=False), first_scores)
+        pairs = _pairs(query, list_of_texts("documents", documents))
+        return self._with_first_scores(self.predict(pairs, show=False), first_scores)
 
     def _with_first_scores(self, scores: np.ndarray, first_scores: Sequence[float] | None) -> np.ndarray:
         """(documents,) scores of a query, and the standardised first-stage scores times the model's weight for them."""
@@ -143,13 +146,14 @@ class Reranker:
         added = np.array(standardised(first_scores), dtype=np.float32)
         return np.asarray(scores + np.float32(weight) * added)
 
-    def predict(self, pairs: Sequence[tuple[str, str]], show: bool = True) -> np.ndarray:
+    def predict(self, pairs: Iterable[tuple[str, str]], show: bool = True) -> np.ndarray:
         """(pairs,) float32 scores of (query, document) texts, in their order; equal pairs are scored once.
 
-        As `CrossEncoder.predict` of sentence-transformers, without an activation. With `show`, a long call shows its
-        progress. Raises UserError for a score that is not finite.
+        As `CrossEncoder.predict` of sentence-transformers for a list of pairs, without an activation. With `show`, a
+        long call shows its progress. Raises TypeError for one pair of texts and for what is no pair, and UserError for
+        a score that is not finite.
         """
-        return self.scorer.score_pairs(self.scorer.tokenise_pairs(pairs), show).scores
+        return self.scorer.score_pairs(self.scorer.tokenise_pairs(list_of_pairs(pairs)), show).scores
 
     def rerank(self, run: Run, collection: Collection, depth: int = 100) -> Run:
         """Scores the best `depth` documents of each query of a run; the collection gives the texts.
@@ -207,7 +211,6 @@ class Reranker:
 
 
 def _pairs(query: str, documents: Sequence[str]) -> list[tuple[str, str]]:
-    """The query with each of the documents; raises TypeError for one text in place of a sequence."""
-    if isinstance(documents, str):
-        raise TypeError("documents: expected a sequence of texts, got one text")
+    """The query with each of the documents."""
+    check_text("query", query)
     return [(query, document) for document in documents]

@@ -1,0 +1,60 @@
+"""Texts that a caller gives: what is no list of texts is refused at the border, with what was expected."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rerank.utils.errors import UserError
+
+
+def list_of_texts(what: str, given: Iterable[Any]) -> list[str]:
+    """The texts of a sequence, an iterator, an array or a pandas Series, in their order; `what` names them in errors.
+
+    Raises TypeError for one text, a mapping and values that are no texts, and UserError for a text that is no Unicode.
+
+    >>> list_of_texts("documents", iter(["wing", "flutter"]))
+    ['wing', 'flutter']
+    >>> list_of_texts("documents", "wing")
+    Traceback (most recent call last):
+    TypeError: documents: expected a sequence of texts, got one text
+    """
+    if isinstance(given, str):
+        raise TypeError(f"{what}: expected a sequence of texts, got one text")
+    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+        raise TypeError(f"{what}: expected a sequence of texts, got {type(given).__name__}")
+    texts = list(given)
+    for place, text in enumerate(texts):
+        check_text(f"{what}[{place}]", text)
+    return [str(text) for text in texts]
+
+
+def list_of_pairs(given: Iterable[Any]) -> list[tuple[str, str]]:
+    """The (query, document) texts of a sequence or an iterator; raises as `list_of_texts`.
+
+    >>> list_of_pairs(zip(["wing"], ["flutter"]))
+    [('wing', 'flutter')]
+    >>> list_of_pairs(("wing", "flutter"))
+    Traceback (most recent call last):
+    TypeError: pairs: expected a sequence of (query, document) texts, got one pair of texts; put it into a list
+    """
+    expected = "pairs: expected a sequence of (query, document) texts"
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise TypeError(f"{expected}, got {'one text' if isinstance(given, str) else type(given).__name__}")
+    pairs = list(given)
+    if len(pairs) == 2 and all(isinstance(text, str) for text in pairs):
+        raise TypeError(f"{expected}, got one pair of texts; put it into a list")
+    for place, pair in enumerate(pairs):
+        if isinstance(pair, str | Mapping) or not isinstance(pair, Iterable) or len(pair := tuple(pair)) != 2:
+            raise TypeError(f"pairs[{place}]: expected (query, document) texts, got {pair!r:.80}")
+        pairs[place] = tuple(check_text(f"pairs[{place}][{part}]", text) for part, text in enumerate(pair))
+    return pairs
+
+
+def check_text(what: str, text: Any) -> str:
+    """The text; raises TypeError for another type, and UserError for a lone surrogate, which no tokenizer takes."""
+    if not isinstance(text, str):
+        raise TypeError(f"{what}: expected a text, got {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"{what}: is not Unicode text at character {error.start}; expected UTF-8") from None
+    return text
