@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rerank.data.given import given_qrels, given_run
 from rerank.data.trec import check_common, examples
 from rerank.data.types import Fold, Measurements, Qrels, Run
 from rerank.evaluation.evaluate import evaluate, missing_queries
@@ -156,6 +157,8 @@ def compare(
     """
     if not runs:
         raise UserError("compare: expected at least one run, got none")
+    runs = {name: given_run(run, f"run {name}") for name, run in runs.items()}
+    qrels = given_qrels(qrels)
     queries = select_queries(qrels, map_to_folds(folds or ()))
     return Comparison(*measured(runs, qrels, queries, list(measures)), baseline, test, correction)
 

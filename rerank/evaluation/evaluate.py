@@ -5,6 +5,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from rerank.data.given import given_qrels, given_run
 from rerank.data.trec import check_common, check_scores, ranked
 from rerank.data.types import Judgments, Measurements, Qrels, Run
 from rerank.evaluation.measures import DEFAULT_MEASURES, HIGHEST_GAIN, Measure, parse_measures
@@ -18,14 +19,18 @@ def evaluate(qrels: Qrels, run: Run, measures: Iterable[str] = DEFAULT_MEASURES)
     option -c, a judged query that the run does not have counts 0 (see `missing_queries`), and so does a query without a
     relevant document. Queries of the run without a judgment have no value. A document with a grade below 0 is judged
     non-relevant, in every measure. Ties, float32 scores and graded gains (rel, not 2^rel - 1) are those of trec_eval
-    9.0.8. Raises UserError for unknown measures, for a score that is not a finite float32, for a grade that is too high
-    for a measure, and if the run and the judgments have no query in common.
+    9.0.8.
+
+    Raises TypeError for ids, scores and grades of other types (numpy's are taken), and UserError for unknown measures,
+    for a score that is not a finite float32, for a grade that is too high for a measure, and if the run and the
+    judgments have no query in common.
 
     >>> qrels = {"q1": {"d1": 1, "d2": 0, "d3": 2}, "q2": {"d1": 1}}
     >>> evaluate(qrels, {"q1": {"d2": 2.5, "d3": 1.5}}, ["P@2", "recip_rank"])
     {'P@2': {'q1': 0.5, 'q2': 0.0}, 'RR': {'q1': 0.5, 'q2': 0.0}}
     """
     parsed = parse_measures(measures)
+    run, qrels = given_run(run), given_qrels(qrels)
     judged = {query_id: _within_bounds(grades) for query_id, grades in qrels.items() if grades}
     check_common(run, judged)
     rankings = {query_id: run.get(query_id, {}) for query_id in judged}

@@ -1,0 +1,37 @@
+"""Runs and judgments of a caller: numpy's values are taken, other types are refused with query and document."""
+
+import numpy as np
+import pytest
+
+from rerank import compare, evaluate
+
+QRELS = {"q1": {"d1": 1, "d2": 0}}
+RUN = {"q1": {"d1": 2.0, "d2": 1.0}}
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int64, int])
+def test_scores_grades_and_ids_of_numpy_are_taken(kind):
+    run = {np.str_("q1"): {np.str_("d1"): kind(2), np.str_("d2"): kind(1)}}
+    qrels = {np.str_("q1"): {np.str_("d1"): np.int32(1), np.str_("d2"): np.float64(0)}}
+    assert evaluate(qrels, run, ["nDCG@10", "AP"]) == evaluate(QRELS, RUN, ["nDCG@10", "AP"])
+    assert str(compare({"ours": run}, qrels, ["AP"])) == str(compare({"ours": RUN}, QRELS, ["AP"]))
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        ([("q1", "d1", 1.0)], r"run: expected {query_id: {doc_id: score}}, got list"),
+        ({"q1": [("d1", 1.0)]}, r"run, query q1: expected {query_id: {doc_id: score}}, got list"),
+        ({"q1": {"d1": "1.0"}}, r"run, query q1, document d1: expected a number as score, got '1.0'"),
+        ({"q1": {1: 1.0}}, r"run, query q1: expected ids of the type str, got 1 \(int\)"),
+        ({1: {"d1": 1.0}}, r"run: expected ids of the type str, got 1 \(int\)"),
+    ],
+)
+def test_other_types_of_runs_are_refused(run, message):
+    with pytest.raises(TypeError, match=f"^{message}$"):
+        evaluate(QRELS, run)
+
+
+def test_grades_that_are_no_whole_numbers_are_refused():
+    with pytest.raises(TypeError, match=r"^qrels, query q1, document d1: expected a whole number as grade, got 0\.5$"):
+        compare({"ours": RUN}, {"q1": {"d1": 0.5}})
