@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from rerank.utils.registry import Setting, hyperparameters, registered
 
 LOSSES: dict[str, dict[str, Setting]] = {
+    "adr_mse": {"alpha": 1.0},
     "approx": {"metric": "ndcg", "alpha": 1.0, "beta": 10.0, "cutoff_offset": 0.5},
+    "bce": {},
     "distill_kl": {"temperature": 1.0},
     "fastsort": {"metric": "ndcg", "beta": 10.0, "cutoff_offset": 0.5, "strength": 1.0},
     "hinge": {"margin": 1.0, "pairs": "all"},
@@ -17,11 +19,13 @@ LOSSES: dict[str, dict[str, Setting]] = {
     "listmle": {},
     "listnet": {},
     "margin_mse": {},
+    "mse": {},
     "neural_ndcg": {"metric": "ndcg", "temperature": 1.0},
     "neuralsort": {"metric": "ndcg", "temperature": 1.0},
     "ot": {"metric": "ndcg", "beta": 10.0, "cutoff_offset": 0.5, "epsilon": 0.01},
     "pairwise_softmax": {},
     "pirank": {"metric": "ndcg", "temperature": 1.0},
+    "rank_distil": {},
     "ranknet": {},
     "smoothi": {"metric": "ndcg", "alpha": 1.0, "delta": 0.1, "stop_gradient": True},
     "softmax": {},
@@ -31,7 +35,7 @@ LOSSES: dict[str, dict[str, Setting]] = {
 
 HELP = {
     "metric": "The metric that the loss optimises: p@K, ndcg@K, ndcg or ap.",
-    "alpha": "Inverse temperature, above 0: in approx of the soft ranks, in smoothi the factor of the scores.",
+    "alpha": "Inverse temperature, above 0: in approx and adr_mse of the soft ranks, in smoothi the factor of the scores.",
     "beta": "Inverse temperature, above 0, of the cut-off in p@K and ndcg@K and of the comparison of ranks in ap.",
     "cutoff_offset": "The soft cut-off is at rank K + cutoff_offset.",
     "temperature": "Above 0. The smaller, the closer to the true ranking; in distill_kl, T of both softmaxes.",
@@ -60,7 +64,7 @@ def losses_with() -> dict[str, dict[str, Setting]]:
     """Hyperparameter -> loss -> default.
 
     >>> losses_with()["alpha"]
-    {'approx': 1.0, 'smoothi': 1.0}
+    {'adr_mse': 1.0, 'approx': 1.0, 'smoothi': 1.0}
     """
     found: dict[str, dict[str, Setting]] = {}
     for name, defaults in losses().items():

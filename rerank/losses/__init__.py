@@ -20,20 +20,31 @@ ValueError if the shapes differ or a hyperparameter is out of range. A *metric* 
             [ 1., -1.,  0.]])
 """
 
+from rerank.losses.distillation import adr_mse, distill_kl, margin_mse, rank_distil
 from rerank.losses.indicators import neuralsort_indicators, rank_indicators, soft_permutation
 from rerank.losses.inputs import prepare_inputs
-from rerank.losses.listwise import distill_kl, listap, listmle, listnet, margin_mse, softmax
+from rerank.losses.listwise import listap, listmle, listnet, softmax
 from rerank.losses.metrics import exact_metric
 from rerank.losses.pairwise import hinge, lambda_loss, pairwise_softmax, ranknet
+from rerank.losses.pointwise import bce, mse
 from rerank.losses.registry import LABELS, LOSSES, LossFunction, create, loss
 from rerank.losses.smooth import approx, smoothi
 from rerank.losses.soft_ranks import approx_soft_ranks, fast_soft_ranks
 from rerank.losses.sorting import fastsort, neural_ndcg, neuralsort, ot, pirank, softsort
 
-__all__ = ["LABELS", "LOSSES", "approx", "approx_soft_ranks", "create", "distill_kl", "exact_metric"]
-__all__ += ["fast_soft_ranks", "fastsort", "hinge", "lambda_loss", "listap", "listmle", "listnet", "loss"]
-__all__ += ["margin_mse", "neural_ndcg", "neuralsort", "neuralsort_indicators", "ot", "pairwise_softmax", "pirank"]
-__all__ += ["prepare_inputs", "rank_indicators", "ranknet", "smoothi", "soft_permutation", "softmax", "softsort"]
+__all__ = ["LABELS", "LOSSES", "adr_mse", "approx", "approx_soft_ranks", "bce", "create", "distill_kl", "exact_metric"]
+__all__ += ["fast_soft_ranks", "fastsort", "hinge", "lambda_loss", "listap", "listmle", "listnet", "loss", "margin_mse"]
+__all__ += [
+    "mse",
+    "neural_ndcg",
+    "neuralsort",
+    "neuralsort_indicators",
+    "ot",
+    "pairwise_softmax",
+    "pirank",
+    "prepare_inputs",
+]
+__all__ += ["rank_distil", "rank_indicators", "ranknet", "smoothi", "soft_permutation", "softmax", "softsort"]
 
 
 def __getattr__(name: str) -> LossFunction:

@@ -245,3 +245,26 @@ def distill_kl(s: List, y, temperature=1.0) -> Tensor:
     student = softmax_of([x / temperature for x in s])
     teacher = softmax_of([torch.tensor(label / temperature, dtype=torch.float64) for label in y])
     return temperature**2 * total([p * (p.log() - q.log()) for p, q in zip(teacher, student, strict=True)])
+
+
+def bce(s: List, y) -> Tensor:
+    costs = [-torch.log(1 / (1 + torch.exp(-x if label >= 1 else x))) for x, label in zip(s, y, strict=True)]
+    return total(costs) / len(costs)
+
+
+def mse(s: List, y) -> Tensor:
+    return total([(x - label) ** 2 for x, label in zip(s, y, strict=True)]) / len(s)
+
+
+def rank_distil(s: List, y) -> Tensor:
+    return pair_mean(s, y, lambda better, worse: torch.log(1 + torch.exp(worse - better)))
+
+
+def adr_mse(s: List, y, alpha=1.0) -> Tensor:
+    errors = []
+    for i, x in enumerate(s):
+        others = [j for j in range(len(s)) if j != i]
+        rank = 1 + sum((y[j] > y[i]) + 0.5 * (y[j] == y[i]) for j in others)
+        soft = 1 + total([1 / (1 + torch.exp(-alpha * (s[j] - x))) for j in others])
+        errors.append((soft - rank) ** 2 / math.log2(1 + rank))
+    return total(errors) / len(errors)

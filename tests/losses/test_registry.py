@@ -82,8 +82,8 @@ def test_the_help_lists_the_losses_and_the_defaults_of_each_hyperparameter(toy, 
     main(["train", "--help", "all"])
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "--loss.toy-scale FLOAT Inverse temperature, above 0. [default of toy: 1.0]" in text
-    assert "[default of approx, smoothi: 1.0]" in text
-    assert "approx, distill_kl, fastsort, hinge, lambda_loss" in text
+    assert "[default of adr_mse, approx, smoothi: 1.0]" in text
+    assert "adr_mse, approx, bce, distill_kl, fastsort, hinge, lambda_loss" in text
     assert "softsort, toy" in text
 
 
@@ -119,7 +119,7 @@ def test_create_checks_names_types_and_values():
     assert created(scores, labels, None).shape == (1,)
     for name, given, expected in [
         ("smothi", {}, "smothi: no such loss; did you mean smoothi?"),
-        ("xyz", {}, "xyz: no such loss; expected one of approx, distill_kl, fastsort"),
+        ("xyz", {}, "xyz: no such loss; expected one of adr_mse, approx, bce, distill_kl"),
         ("hinge", {"margn": 1}, "hinge: has no hyperparameter margn; it takes margin, pairs"),
         ("listnet", {"alpha": 1}, "listnet: has no hyperparameter alpha; it takes none"),
         ("smoothi", {"alpha": True}, "alpha: expected float, got True"),

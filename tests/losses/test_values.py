@@ -36,6 +36,11 @@ CASES = [
     ("margin_mse", {}),
     ("distill_kl", {}),
     ("distill_kl", {"temperature": 2.5}),
+    ("rank_distil", {}),
+    ("adr_mse", {}),
+    ("adr_mse", {"alpha": 3.0}),
+    ("bce", {}),
+    ("mse", {}),
 ]
 JUDGMENTS = [[2, 0, 1, 0, 3, 0, 0], [0, 1, 0, 0, 1], [1, 0], [0, 0, 0, 4, 0, 2], [2, 1, 1, 2]]
 
