@@ -34,8 +34,8 @@ LOSSES: dict[str, dict[str, Setting]] = {
 """Loss -> hyperparameter -> default, in the order of the signature."""
 
 HELP = {
-    "metric": "The metric that the loss optimises: p@K, ndcg@K, ndcg or ap.",
-    "alpha": "Inverse temperature, above 0: in approx and adr_mse of the soft ranks, in smoothi the factor of the scores.",
+    "metric": "The metric that the loss optimises: p@K, rr@K, ndcg@K, rr, ndcg or ap.",
+    "alpha": "Inverse temperature, above 0: in approx and adr_mse of soft ranks, in smoothi the factor of scores.",
     "beta": "Inverse temperature, above 0, of the cut-off in p@K and ndcg@K and of the comparison of ranks in ap.",
     "cutoff_offset": "The soft cut-off is at rank K + cutoff_offset.",
     "temperature": "Above 0. The smaller, the closer to the true ranking; in distill_kl, T of both softmaxes.",

@@ -1,4 +1,4 @@
-"""P@K, NDCG@K, NDCG and AP, computed from (soft) ranked labels; `soft_ranks` has those of soft ranks.
+"""P@K, RR@K, NDCG@K, RR, NDCG and AP, computed from (soft) ranked labels; `soft_ranks` has those of soft ranks.
 
 The exact metric is computed from the labels in the order of the scores.
 """
@@ -8,28 +8,29 @@ import re
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from rerank.losses.inputs import by_score, mask_inputs
 
 
 class Metric(NamedTuple):
-    """A parsed metric: `name` is p, ndcg or ap; `cutoff` is K, or None."""
+    """A parsed metric: `name` is p, rr, ndcg or ap; `cutoff` is K, or None."""
 
     name: str
     cutoff: int | None
 
 
 def parse(metric: str) -> Metric:
-    """Parses the name of a metric, p@K, ndcg@K, ndcg or ap, in any case; raises ValueError for others.
+    """Parses the name of a metric, p@K, rr@K, ndcg@K, rr, ndcg or ap, in any case; raises ValueError for others.
 
     >>> parse("ndcg@10")
     Metric(name='ndcg', cutoff=10)
     """
-    match = re.fullmatch(r"(p|ndcg)@(\d+)|(ndcg|ap)", metric.lower())
+    match = re.fullmatch(r"(p|rr|ndcg)@(\d+)|(rr|ndcg|ap)", metric.lower())
     cutoff = int(match[2]) if match and match[2] else None
     if match is None or cutoff == 0:
-        raise ValueError(f"metric {metric!r}: expected p@K, ndcg@K, ndcg or ap, with K of 1 or more")
+        raise ValueError(f"metric {metric!r}: expected p@K, rr@K, ndcg@K, rr, ndcg or ap, with K of 1 or more")
     return Metric(match[1] or match[3], cutoff)
 
 
@@ -59,6 +60,7 @@ def ideal_dcg(labels: Tensor, cutoff: int | None) -> Tensor:
 def metric_from_ranked(ranked: Tensor, labels: Tensor, metric: Metric, *, gains: bool = False) -> Tensor:
     """The metric from the expected label at each rank (Thonet et al. 2021, equations p@k-a, ap-a and ndcg@k-a).
 
+    RR, which the paper does not have, is Σ_r e_r / r Π_{m<r} (1 − e_m) for the expected relevance e_r at rank r.
     `ranked`, (lists, ranks), is the expected value of `summed_labels` at each rank, with these `gains`; 0 beyond the
     last document; K ranks suffice. Labels are (lists, documents), 0 on padding. P@K divides by K even if the list is
     shorter. Returns (lists,); 0 if no document is relevant.
@@ -72,20 +74,25 @@ def unnormalised_metric(ranked: Tensor, metric: Metric, gains: bool = False) -> 
     ranks = ranks_like(ranked, ranked.shape[1])
     if metric.name == "ndcg":
         return ((ranked if gains else gain(ranked)) * discount(ranks)).sum(dim=1)
+    if metric.name == "rr":
+        none_above = F.pad((1 - ranked[:, :-1]).clamp_min(0), (1, 0), value=1).cumprod(dim=1)
+        return (ranked * none_above / ranks).sum(dim=1)
     return ranked.sum(dim=1) if metric.name == "p" else (ranked * ranked.cumsum(dim=1) / ranks).sum(dim=1)
 
 
 def normaliser(labels: Tensor, metric: Metric) -> Tensor:
-    """The divisor of the metric: Z for NDCG, K for P@K, the number of relevant documents for AP; (lists,), above 0."""
+    """The divisor of the metric: Z for NDCG, K for P@K, 1 for RR, the relevant documents for AP; (lists,), above 0."""
     if metric.name == "ndcg":
         return ideal_dcg(labels, metric.cutoff)
+    if metric.name == "rr":
+        return labels.new_ones(labels.shape[:1])
     if metric.cutoff is not None:
         return labels.new_full(labels.shape[:1], metric.cutoff)
     return (labels >= 1).sum(dim=1).clamp_min(1).to(labels.dtype)
 
 
 def summed_labels(labels: Tensor, metric: Metric, gains: bool = False) -> Tensor:
-    """What the metric sums over ranks: the labels, or their gains, for NDCG; [label >= 1] for P@K and AP."""
+    """What the metric sums over ranks: the labels, or their gains, for NDCG; [label >= 1] for P@K, RR and AP."""
     if metric.name != "ndcg":
         return (labels >= 1).to(labels.dtype)
     return gain(labels) if gains else labels
@@ -102,8 +109,9 @@ def metric_from_indicators(indicators: Tensor, labels: Tensor, metric: Metric) -
 def exact_metric(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg") -> Tensor:
     """The true metric of the ranking by score; ties are in order of appearance.
 
-    Scores, labels and mask are those of a loss, the metric is p@K, ndcg@K, ndcg or ap. Returns (lists,), without a
-    gradient; 0 where no document is relevant. Raises ValueError for another metric, and for shapes that differ.
+    Scores, labels and mask are those of a loss; the metric is p@K, rr@K, ndcg@K, rr, ndcg or ap. Returns (lists,),
+    without a gradient; 0 where no document is relevant. Raises ValueError for another metric, and for shapes that
+    differ.
 
     >>> exact_metric(torch.tensor([[0.3, 0.7, 0.1]]), torch.tensor([[1, 0, 1]]), metric="ap")
     tensor([0.5833])

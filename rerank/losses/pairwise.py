@@ -80,7 +80,7 @@ def lambda_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metr
     - ap: w = the change of AP if the two documents swap ranks, which is LambdaMART's; the framework has no AP
 
     Args:
-        metric: p@K, ndcg@K, ndcg or ap.
+        metric: p@K, rr@K, ndcg@K, rr, ndcg or ap.
 
     Reference:
         Wang, Li, Golbandi, Bendersky and Najork: The LambdaLoss Framework for Ranking Metric Optimization, CIKM 2018
@@ -172,6 +172,8 @@ def _weights(labels: Tensor, real: Tensor, metric: Metric) -> Callable[[slice, s
 
         return gain_changes
 
+    if metric.name == "rr":
+        return _rr_changes(relevant, ranks, metric.cutoff)
     at_upper, at_lower = _ap_changes(relevant, ranks)
 
     def precision_changes(lists: slice, upper: slice, lower: slice) -> Tensor:
@@ -193,3 +195,24 @@ def _ap_changes(relevant: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
     at_upper = (relevant_so_far - relevant + 1) / ranks - inverse
     at_lower = -relevant_so_far / ranks + inverse - relevant / ranks
     return at_upper / relevant_so_far[:, -1:], at_lower / relevant_so_far[:, -1:]
+
+
+def _rr_changes(relevant: Tensor, ranks: Tensor, cutoff: int | None) -> Callable[[slice, slice, slice], Tensor]:
+    """The weights of `_weights` for RR: the change of RR when the documents at two positions swap.
+
+    It is not 0 where the upper document is the first relevant one, or where it comes before that and the lower one is
+    relevant.
+    """
+    value = 1 / ranks if cutoff is None else (1 / ranks) * (ranks <= cutoff)
+    so_far = relevant.cumsum(dim=1)
+    of_first = (relevant * (so_far == 1) * value).sum(dim=1)[:, None, None]
+    of_second = (relevant * (so_far == 2) * value).sum(dim=1)[:, None, None]
+
+    def changes(lists: slice, upper: slice, lower: slice) -> Tensor:
+        above, below = relevant[lists, upper, None], relevant[lists, None, lower]
+        first, second, at_lower = of_first[lists], of_second[lists], value[lower]
+        lost = above * (so_far[lists, upper, None] == 1) * (1 - below) * (first - torch.maximum(second, at_lower))
+        gained = (so_far[lists, upper, None] == 0) * below * (value[upper, None] - first)
+        return lost - gained
+
+    return changes

@@ -31,10 +31,10 @@ def smoothi(
 
     I^r = softmax(α S p^r) is the indicator of the document at rank r, with p^1 = 1 and p^(r+1) = p^r (1 − I^r − δ). The
     smallest score of a list is subtracted from S first, as the theory needs positive scores. With the stop-gradient,
-    value and gradient are computed in one pass over the ranks, and the gradient can be taken once.
+    value and gradient of P@K, NDCG and AP are computed in one pass over the ranks; the gradient can be taken once.
 
     Args:
-        metric: p@K, ndcg@K, ndcg or ap. If K exceeds the number of documents, P@K still divides by K.
+        metric: p@K, rr@K, ndcg@K, rr, ndcg or ap. If K exceeds the number of documents, P@K still divides by K.
         alpha: inverse temperature, above 0; it multiplies the scores, so their spread matters.
         delta: how far a ranked document is pushed down for the following ranks, between 0 and 0.5.
         stop_gradient: whether p is constant in the backward pass; without it the gradient explodes for large alpha.
@@ -47,11 +47,14 @@ def smoothi(
 
     def with_graph(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
         lowest = scores.masked_fill(~mask, float("inf")).amin(dim=1, keepdim=True)
-        rows = indicators.rank_indicators(scores - lowest, mask, metric.cutoff, alpha, delta, stop_gradient=False)
+        rows = indicators.rank_indicators(scores - lowest, mask, metric.cutoff, alpha, delta, stop_gradient)
         return metric_from_indicators(rows, labels, metric)
 
     in_one_pass = partial(smoothi_metric, alpha=alpha, delta=delta)
-    return metric_loss(in_one_pass if stop_gradient else with_graph, scores, labels, mask, metric)
+    is_rr = metrics.parse(metric).name == "rr"  # whose derivative at a rank depends on all ranks below
+    entries = (lambda documents: documents**2) if is_rr and stop_gradient else None
+    smooth_metric = in_one_pass if stop_gradient and not is_rr else with_graph
+    return metric_loss(smooth_metric, scores, labels, mask, metric, entries)
 
 
 @loss("approx")
@@ -66,11 +69,11 @@ def approx(
 ) -> Tensor:
     """1 − metric of the soft ranks π_i = 1 + Σ_{j≠i} σ(α (S_j − S_i)).
 
-    A cut-off K becomes the factor σ(β (K + cutoff_offset − π_i)); AP counts the relevant documents before i softly, by
-    σ(β (π_i − π_j)).
+    A cut-off K becomes the factor σ(β (K + cutoff_offset − π_i)); AP and RR count the relevant documents before i
+    softly, by σ(β (π_i − π_j)).
 
     Args:
-        metric: p@K, ndcg@K, ndcg or ap.
+        metric: p@K, rr@K, ndcg@K, rr, ndcg or ap.
         alpha: inverse temperature of the soft ranks, above 0.
         beta: inverse temperature, above 0, of the cut-off in p@K and ndcg@K and of the comparison of ranks in ap.
         cutoff_offset: the soft cut-off is at rank K + cutoff_offset.

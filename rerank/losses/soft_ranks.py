@@ -7,6 +7,7 @@ False have 0. A hyperparameter out of range raises ValueError.
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -60,7 +61,8 @@ def metric_from_soft_ranks(
     """The metric from soft ranks, (lists, documents) from 1 on, as (lists,) (Qin et al. 2010).
 
     `beta` is the inverse temperature, above 0, of the soft cut-off at rank K + `cutoff_offset` (P@K, NDCG@K) and of the
-    comparison of ranks (AP), which compares relevant documents with each other alone. Labels are 0 on padding.
+    comparison of ranks (AP, RR), which compares only relevant documents with each other. Labels are 0 on padding. RR is
+    Σ_i 1 / π_i Π_{j≠i} σ(β (π_j − π_i)) over the relevant documents i and j.
     """
     name, cutoff = metric
     relevant = (labels >= 1) & mask
@@ -68,10 +70,20 @@ def metric_from_soft_ranks(
         relevant_ranks = approx_soft_ranks(-soft_ranks, relevant, beta)
         return (relevant_ranks / soft_ranks.masked_fill(~relevant, 1)).sum(dim=1) / normaliser(labels, metric)
     soft_ranks = soft_ranks.masked_fill(~mask, 1)
-    terms = relevant if name == "p" else gain(labels) * discount(soft_ranks)
+    if name == "rr":
+        terms = _first_relevant(soft_ranks, relevant, beta) / soft_ranks
+    else:
+        terms = relevant if name == "p" else gain(labels) * discount(soft_ranks)
     if cutoff is not None:
         terms = terms * torch.sigmoid(beta * (cutoff + cutoff_offset - soft_ranks))
     return terms.sum(dim=1) / normaliser(labels, metric)
+
+
+def _first_relevant(soft_ranks: Tensor, relevant: Tensor, beta: float) -> Tensor:
+    """How far each document is the first relevant one, from 0 to 1: (lists, documents)."""
+    before = F.logsigmoid(beta * (soft_ranks[:, None, :] - soft_ranks[:, :, None]))
+    others = relevant[:, None, :] & ~torch.eye(relevant.shape[1], dtype=torch.bool, device=relevant.device)
+    return before.masked_fill(~others, 0).sum(dim=2).exp() * relevant
 
 
 @torch.no_grad()

@@ -26,7 +26,7 @@ def neuralsort(
     The indicator of rank r is softmax_j(((N + 1 − 2r) S_j − Σ_k |S_j − S_k|) / temperature).
 
     Args:
-        metric: p@K, ndcg@K, ndcg or ap.
+        metric: p@K, rr@K, ndcg@K, rr, ndcg or ap.
         temperature: above 0; the smaller, the closer to the true ranking.
 
     Reference:
@@ -46,7 +46,7 @@ def pirank(
     P@K and AP both losses are equal.
 
     Args:
-        metric: p@K, ndcg@K, ndcg or ap.
+        metric: p@K, rr@K, ndcg@K, rr, ndcg or ap.
         temperature: of the indicators, above 0; the smaller, the closer to the true ranking.
 
     Reference:
@@ -65,7 +65,7 @@ def neural_ndcg(
     The scaling (Sinkhorn) divides columns and rows by their sums in turn, 50 times, and ends with the rows.
 
     Args:
-        metric: p@K, ndcg@K, ndcg or ap.
+        metric: p@K, rr@K, ndcg@K, rr, ndcg or ap.
         temperature: of the indicators, above 0; the smaller, the closer to the true ranking.
 
     Reference:
@@ -95,7 +95,7 @@ def softsort(
     The indicator of rank r is softmax_j(−|sort(S)_r − S_j| / temperature), for the descending sort.
 
     Args:
-        metric: p@K, ndcg@K, ndcg or ap.
+        metric: p@K, rr@K, ndcg@K, rr, ndcg or ap.
         temperature: above 0; the smaller, the closer to the true ranking.
 
     Reference:
@@ -120,7 +120,7 @@ def fastsort(
     The metric follows from the soft ranks as in `approx`.
 
     Args:
-        metric: p@K, ndcg@K, ndcg or ap.
+        metric: p@K, rr@K, ndcg@K, rr, ndcg or ap.
         beta: inverse temperature, above 0, of the cut-off in p@K and ndcg@K and of the comparison of ranks in ap.
         cutoff_offset: the soft cut-off is at rank K + cutoff_offset.
         strength: above 0; the smaller, the closer to the true ranks, and the fewer documents have a gradient.
@@ -128,7 +128,10 @@ def fastsort(
     Reference:
         Blondel, Teboul, Berthet and Djolonga: Fast Differentiable Sorting and Ranking, ICML 2020.
     """
-    soft_ranks, entries = partial(fast_soft_ranks, strength=strength), tile_entries if metric.lower() == "ap" else None
+    soft_ranks, entries = (
+        partial(fast_soft_ranks, strength=strength),
+        tile_entries if metric.lower().startswith(("ap", "rr")) else None,
+    )
     return metric_loss(of_soft_ranks(soft_ranks, beta, cutoff_offset), scores, labels, mask, metric, entries)
 
 
@@ -147,7 +150,7 @@ def ot(
     The plan is `indicators.soft_permutation`; the metric follows from the soft ranks as in `approx`.
 
     Args:
-        metric: p@K, ndcg@K, ndcg or ap.
+        metric: p@K, rr@K, ndcg@K, rr, ndcg or ap.
         beta: inverse temperature, above 0, of the cut-off in p@K and ndcg@K and of the comparison of ranks in ap.
         cutoff_offset: the soft cut-off is at rank K + cutoff_offset.
         epsilon: weight of the entropic regularisation, above 0; the smaller, the closer to the true ranks.

@@ -48,6 +48,12 @@ def indicator_metric(rows: list[List], y: list[float], metric: str) -> Tensor:
         return total(b_at[:k]) / k
     if name == "ndcg":
         return total([(2 ** e_at[r - 1] - 1) * discount(r) for r in range(1, min(k, len(y)) + 1)]) / ideal(y, k)
+    if name == "rr":
+        found, none_above = [], torch.tensor(1.0, dtype=torch.float64)
+        for r, b_here in enumerate(b_at[:k], 1):
+            found.append(b_here * none_above / r)
+            none_above = none_above * (1 - b_here)
+        return total(found)
     return total([b_at[i] * total(b_at[: i + 1]) / (i + 1) for i in range(len(y))]) / sum(b)
 
 
@@ -61,6 +67,12 @@ def position_metric(places: List, y: list[float], metric: str, beta: float, cuto
     within = [sigmoid(beta * (k + cutoff_offset - p)) if "@" in metric else torch.ones(()) for p in places]
     if name == "p":
         return total([b[i] * within[i] for i in n]) / k
+    if name == "rr":
+        first = [
+            math.prod([sigmoid(beta * (places[j] - places[i])) for j in n if j != i and b[j]], start=torch.ones(()))
+            for i in n
+        ]
+        return total([b[i] * first[i] / places[i] * within[i] for i in n])
     return total([(2 ** y[i] - 1) * discount(places[i]) * within[i] for i in n]) / ideal(y, k)
 
 
@@ -205,9 +217,14 @@ def lambda_loss(s: List, y, metric="ndcg") -> Tensor:
                 b = [y[d] >= 1 for d in order]
                 swapped = list(b)
                 swapped[rank[i] - 1], swapped[rank[j] - 1] = b[rank[j] - 1], b[rank[i] - 1]
-                weight = abs(true_ap(swapped) - true_ap(b))
+                measure = true_ap if name == "ap" else lambda found: true_rr(found, k)
+                weight = abs(measure(swapped) - measure(b))
             terms.append(weight * torch.log(1 + torch.exp(s[j] - s[i])))
     return total(terms)
+
+
+def true_rr(relevant: list[bool], k: int) -> float:
+    return next((1 / r for r, found in enumerate(relevant[:k], 1) if found), 0.0)
 
 
 def pair_mean(s: List, y, cost: Callable[[Tensor, Tensor], Tensor]) -> Tensor:

@@ -12,6 +12,9 @@ CASES = [
 ] + [
     ("smoothi", {"alpha": 100.0}),
     ("smoothi", {"metric": "ap"}),
+    ("smoothi", {"metric": "rr@3"}),
+    ("approx", {"metric": "rr"}),
+    ("lambda_loss", {"metric": "rr@3"}),
     ("approx", {"metric": "ap"}),
     ("lambda_loss", {"metric": "ap"}),
     ("distill_kl", {"temperature": 4.0}),
@@ -171,7 +174,7 @@ def test_shapes_that_differ_are_named(name: str) -> None:
 @pytest.mark.parametrize("name", sorted({name for name, settings in CASES if "metric" in settings}))
 def test_a_bad_metric_names_the_valid_forms(name: str) -> None:
     for metric in ("mrr", "p", "p@0", "ndcg@", "ap@5", "ndcg@-1", "p@1.5"):
-        with pytest.raises(ValueError, match="expected p@K, ndcg@K, ndcg or ap"):
+        with pytest.raises(ValueError, match="expected p@K, rr@K, ndcg@K, rr, ndcg or ap"):
             LOSSES[name](torch.zeros(2, 3), torch.zeros(2, 3), metric=metric)
 
 

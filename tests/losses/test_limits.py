@@ -44,7 +44,7 @@ def dcg(labels: list[int], k: int) -> float:
 def test_exact_is_trec_eval() -> None:
     for documents in (4, 30, 150):
         scores, labels = separated_lists(documents)
-        for metric, measure in (("p@5", "P_5"), ("P@200", "P_200"), ("ap", "map"), ("AP", "map")):
+        for metric, measure in (("p@5", "P_5"), ("P@200", "P_200"), ("ap", "map"), ("AP", "map"), ("rr", "recip_rank")):
             expected = torch.tensor(trec_eval(scores, labels, measure), dtype=torch.float64)
             torch.testing.assert_close(exact_metric(scores, labels, metric=metric), expected)
 
@@ -66,7 +66,7 @@ def test_exact_takes_padding_empty_and_single_lists() -> None:
     assert exact_metric(scores[:, :0], labels[:, :0]).tolist() == [0.0, 0.0, 0.0]
 
 
-METRICS = ("p@3", "ap", "ndcg", "ndcg@5", "p@200")
+METRICS = ("p@3", "ap", "ndcg", "ndcg@5", "p@200", "rr", "rr@2")
 
 
 @pytest.mark.parametrize("name", SHARP)

@@ -6,8 +6,8 @@ import torch
 from rerank.losses import LABELS, LOSSES
 from tests.losses import loops
 
-METRICS = ["ndcg", "ndcg@3", "ndcg@100", "p@2", "p@100", "ap"]
-FEW = ["ndcg@3", "p@2", "ap"]
+METRICS = ["ndcg", "ndcg@3", "ndcg@100", "p@2", "p@100", "ap", "rr", "rr@3"]
+FEW = ["ndcg@3", "p@2", "ap", "rr@3"]
 """Where a loop takes long, or another case has the same code for the metric."""
 CASES = [
     *[("smoothi", {"metric": m}) for m in METRICS],
