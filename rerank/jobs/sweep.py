@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
 import torch
@@ -118,16 +119,20 @@ def train_side_by_side(
 def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure: str) -> str:
     """A table of the cells with the best mean over the validation queries, among those that have all these folds."""
     measure = measure_name("nDCG" if measure == "loss" else measure)  # losses cannot be compared with each other
-    means = {}
+    means, first_stages = {}, {}
     for name in progress(names, len(names), "validation values"):
         results = [FoldResults(CollectionFolder(folder).experiment(name).fold(fold)) for fold in folds]
         values = [value for fold in results if (value := fold.validation_mean(measure)) is not None]
         if len(values) == len(folds):
             means[name] = mean_and_error(values)
+            first_stages[name] = [fold.first_stage for fold in results if fold.first_stage is not None]
     best = sorted(means, key=lambda name: -means[name][0])[:BEST]
     head = f"{folder}: the best of {len(means)} finished cells"
     over = f"mean ± standard error over {len(folds)} folds" if len(folds) > 1 else f"fold {folds[0]}"
     rows = [["cell", f"{measure} of validation"], *([name, format_mean(*means[name])] for name in best)]
+    if all(first_stages[name] for name in best):  # there is none of feature vectors
+        firsts = (f"{fmean(first_stages[name]):.4f}" for name in best)
+        rows = [[*row, first] for row, first in zip(rows, ["first stage", *firsts], strict=True)]
     return f"{head}, {over}\n\n{aligned(rows)}\n"
 
 

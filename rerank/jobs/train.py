@@ -95,12 +95,15 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     run = task.score("test") if fold.test else None
     if accelerator.is_main_process:
         best = best_epoch(history)
+        if line := behind_first_stage(best, fold, config.training.measure):
+            log.info(line)
         facts = {
             "config": sections(config),
             "fold": asdict(fold),
             "epochs": len(history),
             "best_epoch": best["epoch"],
             "best_valid": best["valid"],
+            **({"first_stage_valid": best["first_stage"]} if "first_stage" in best else {}),
             **task.facts(),
             "qrels": {part: judgments_hash(task.qrels(part)) for part in task.judged_parts if getattr(fold, part)},
             **device_facts(accelerator.device),
@@ -110,6 +113,21 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
         }
         _write_results(folder, task, run, facts)
     accelerator.wait_for_everyone()
+
+
+def behind_first_stage(best: dict[str, Any], fold: Fold, measure: str) -> str | None:
+    """What to do about a fold whose best epoch is behind the first stage on the validation queries; None if it is not.
+
+    >>> behind_first_stage({"valid": 0.5, "first_stage": 0.4}, Fold("1", (), (), ()), "nDCG@20")
+    """
+    first = best.get("first_stage")
+    if first is None or best["valid"] >= first:
+        return None
+    return (
+        f"fold {fold.name} ends behind its first stage: {measure} {best['valid']:.4f} against {first:.4f} on "
+        f"{len(fold.valid)} validation queries; add both up with `rerank fuse`, judge more queries than these "
+        f"{len(fold.train)} that trained it, or let `rerank fit` choose what answers"
+    )
 
 
 def _write_results(folder: FoldFolder, task: TextTask | FeatureTask, run: Run | None, facts: dict[str, Any]) -> None:

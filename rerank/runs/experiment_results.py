@@ -47,6 +47,11 @@ class FoldResults:
         """The record of the epoch whose weights were kept: of several best ones the first, as in training."""
         return max(self.history, key=lambda record: record["valid"])
 
+    @property
+    def first_stage(self) -> float | None:
+        """The first stage's value of the validation queries; None if no epoch has one, as those of feature vectors."""
+        return self.kept.get("first_stage") if self.history else None
+
     @functools.cached_property
     def facts(self) -> dict[str, Any]:
         return read_manifest(self.folder.manifest) if self.folder.manifest.is_file() else {}

@@ -80,10 +80,16 @@ def save_settings(config: Config, path: Path) -> None:
 
 
 def differences(before: Sections, now: Sections) -> dict[str, tuple[Any, Any]]:
-    """section.key -> both values, of the settings that differ and have an effect; a missing one has its default."""
+    """section.key -> both values, of the settings that differ and have an effect; a missing one has its default.
+
+    Of two losses the names differ; their hyperparameters are not compared.
+    """
     defaults = _flat(sections(Config()))
     old, new = (defaults | _flat(settings) for settings in (before, now))
-    return {key: (old.get(key), new.get(key)) for key in sorted(old.keys() | new) if old.get(key) != new.get(key)}
+    keys = sorted(old.keys() | new)
+    if old["loss.name"] != new["loss.name"]:
+        keys = [key for key in keys if key == "loss.name" or not key.startswith("loss.")]
+    return {key: (old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)}
 
 
 def _flat(settings: Sections) -> dict[str, Any]:

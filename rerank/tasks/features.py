@@ -110,6 +110,7 @@ class FeatureTask:
 
     judged_parts: ClassVar[tuple[Part, ...]] = ("valid", "test")
     memory: ClassVar[None] = None  # batch norm: the scores depend on all documents of a step
+    first_stage: ClassVar[Run] = {}
 
     def __init__(self, dataset: FeatureDataset, fold: Fold, accelerator: Accelerator) -> None:
         if accelerator.num_processes > 1:

@@ -1,14 +1,14 @@
 """The lists of a fold: candidates that train or are measured, and training lists from a file with their texts."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rerank.data.candidates import ListsOf
 from rerank.data.collections import Collection
 from rerank.data.folds import PARTS
 from rerank.data.lists import OF_TEXT, TrainingLists
-from rerank.data.types import Candidates, Fold, Judgments, Qrels
+from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
 from rerank.losses import LABELS
 from rerank.training.task import Part
 from rerank.utils.errors import UserError
@@ -28,6 +28,11 @@ def measured_candidates(
             f"fold {fold.name}: none of its {PARTS[part]} queries is judged and has a candidate: nothing to measure"
         )
     return ListsOf(candidates, found)
+
+
+def in_first_order(lists: Iterable[Candidates]) -> Run:
+    """The run of some candidates in the first stage's order, in which they come."""
+    return {found.query_id: {doc_id: -float(at) for at, doc_id in enumerate(found.doc_ids)} for found in lists}
 
 
 def trainable_candidates(fold: Fold, candidates: Mapping[str, Candidates], show: bool = True) -> Sequence[Candidates]:

@@ -16,7 +16,7 @@ from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
 from rerank.models.bi_encoder import BiEncoder
 from rerank.models.query_adapter import VectorPairs, compared
 from rerank.models.scoring import make_run, pairs_of
-from rerank.tasks.fold_lists import judgments_of, measured_candidates, trainable_candidates
+from rerank.tasks.fold_lists import in_first_order, judgments_of, measured_candidates, trainable_candidates
 from rerank.training.task import Part
 
 WEIGHTS = "weights.pt"
@@ -97,6 +97,10 @@ class SmallModelTask:
 
     def batch(self, lists: Sequence[Candidates]) -> Batch[Any]:
         return make_batch(lists, lambda pairs: self.inputs(lists))
+
+    @property
+    def first_stage(self) -> Run:
+        return in_first_order(self.lists["valid"])
 
     def score(self, part: Part) -> Run:
         return score_lists(self.model, self.inputs, list(self.lists[part]), self.weight, self.device)

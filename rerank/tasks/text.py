@@ -30,7 +30,14 @@ from rerank.models.scoring import score_candidates
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.collection import drawn_folds, fold_names_of, folder_of, queries_in_use, recorded, write_references
 from rerank.tasks.first_stage import first_stage_facts, first_stage_run, open_checked, with_texts
-from rerank.tasks.fold_lists import judgments_of, lists_of_fold, measured_candidates, texts_of, trainable_candidates
+from rerank.tasks.fold_lists import (
+    in_first_order,
+    judgments_of,
+    lists_of_fold,
+    measured_candidates,
+    texts_of,
+    trainable_candidates,
+)
 from rerank.training.device import precision_facts
 from rerank.training.objective import open_loss
 from rerank.training.task import Part
@@ -162,6 +169,10 @@ class TextTask:
 
     def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
         return make_batch(lists, self.passages, scored=LABELS[self.config.loss.name] == "scores")
+
+    @property
+    def first_stage(self) -> Run:
+        return in_first_order(self.lists["valid"])
 
     def score(self, part: Part) -> Run:
         lists, what = list(self.lists[part]), "testing" if part == "test" else "validating"

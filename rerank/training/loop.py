@@ -41,13 +41,14 @@ def train(
     folder: TrainingFolder,
     settings: TrainingSettings,
     accelerator: Accelerator,
-    validate: Callable[[Run], float],
+    validate: Callable[[Run], dict[str, float]],
     show: bool = True,
 ) -> list[dict[str, Any]]:
     """Trains the model of `task` in place and returns one record per epoch (see `_train_epoch`).
 
-    After each epoch `validate` maps the run of the validation queries to the value to maximise. The checkpoint and the
-    run of the best epoch are kept in `folder`; training stops after `settings.patience` epochs without a better value.
+    After each epoch `validate` maps the run of the validation queries to what its record says of them: `valid` is the
+    value to maximise, and `first_stage` that of the first stage, if there is one. The checkpoint and the run of the
+    best epoch are kept in `folder`; training stops after `settings.patience` epochs without a better value.
     With `settings.average` the weights that are validated and kept are averages (see `AveragedWeights`).
     The state, and with it the checkpoint of the best epoch, is saved on a CPU after each epoch; on a GPU, which would
     wait for the disk, after the last epoch and every SECONDS_BETWEEN_STATES. Between two saves the best epoch's weights
@@ -62,7 +63,7 @@ def train(
         settings: epochs, lists_per_step, schedule, warmup_ratio, weight_decay, average, clip, patience and seed are
             used; the rest is the task's.
         accelerator: the device and the processes; the epochs' records also go to its trackers.
-        validate: gives the value of a run of the validation queries.
+        validate: gives `valid`, and perhaps `first_stage`, for a run of the validation queries.
         show: whether progress and a line for each epoch are shown.
 
     Raises:
@@ -81,7 +82,7 @@ def train(
         record = _train_epoch(task, loss, settings, accelerator, trained, len(history), show and is_main)
         with average.applied():
             run = task.score("valid")
-        record["valid"] = validate(run)
+        record |= validate(run)
         history.append(record)
         is_best = best_epoch(history) is record
         if is_main:
@@ -93,8 +94,10 @@ def train(
             if show:
                 losses = f"loss {record['loss']:.4f}, NDCG of the lists {record['ndcg']:.3f}"
                 valid = f"validation {record['valid']:.4f}{' (best)' if is_best else ''}"
-                log.info(f"epoch {record['epoch']}: {losses}, {valid}")
-        accelerator.log({key: record[key] for key in (*STATS, "valid", "seconds")}, step=record["epoch"])
+                first = f", first stage {record['first_stage']:.4f}" if "first_stage" in record else ""
+                log.info(f"epoch {record['epoch']}: {losses}, {valid}{first}")
+        logged = (*STATS, "valid", "first_stage", "seconds")
+        accelerator.log({key: record[key] for key in logged if key in record}, step=record["epoch"])
         accelerator.wait_for_everyone()
     if is_main:
         check_kept(folder, kept)

@@ -42,10 +42,15 @@ def train_to_rank(
     accelerator: Accelerator,
     show: bool = True,
 ) -> list[dict[str, Any]]:
-    """Trains as `loop.train`; `settings.measure` of the validation queries, judged by `qrels`, chooses the epoch."""
+    """Trains as `loop.train`; `settings.measure` of the validation queries, judged by `qrels`, chooses the epoch.
+
+    The records have the first stage's value of the same queries and candidates, but not with the measure "loss".
+    """
     opened = open_loss(loss)
-    validate = partial(validation_value, qrels=qrels, measure=settings.measure, loss=opened)
-    return train(task, opened, folder, settings, accelerator, validate, show)
+    value = partial(validation_value, qrels=qrels, measure=settings.measure, loss=opened)
+    first = task.first_stage if settings.measure != "loss" else {}
+    beside = {"first_stage": value(first)} if first else {}
+    return train(task, opened, folder, settings, accelerator, lambda run: {"valid": value(run), **beside}, show)
 
 
 def validation_value(run: Run, qrels: Qrels, measure: str, loss: Loss) -> float:

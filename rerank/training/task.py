@@ -33,6 +33,10 @@ class Task(Protocol):
     def batch(self, lists: Sequence[Any]) -> Batch[Any]:
         """The batch of some of these lists."""
 
+    @property
+    def first_stage(self) -> Run:
+        """The candidates of the validation queries in the first stage's order; empty if there is no first stage."""
+
     def score(self, part: Part) -> Run:
         """Scores the candidates of the validation or the test queries with the model as it is."""
 

@@ -55,6 +55,8 @@ def test_cells_are_experiments_that_are_trained_once_and_ranked(grid, inline, ca
     assert lines[0] == "runs/towns: the best of 3 finished cells, fold 2"
     assert sorted(line.split()[0] for line in lines[3:]) == CELLS
     values = [float(line.split()[1]) for line in lines[3:]]
+    assert lines[2].split() == ["cell", "nDCG@20", "of", "validation", "first", "stage"]
+    assert len({line.split()[2] for line in lines[3:]}) == 1  # the same queries and candidates
     logged = [json.loads((grid / name / "fold2" / "log.jsonl").read_text())["valid"] for name in CELLS]
     assert values == pytest.approx(sorted(logged, reverse=True), abs=1e-4)
     runs = [grid / name / "fold2" / "test.run" for name in CELLS]
@@ -85,7 +87,7 @@ def test_all_folds_of_a_cell_end_in_one_run_which_is_written_if_it_lacks(grid, i
     assert sweep("--epochs", "1") == 0
     whole = read_run(grid / "hinge" / "all.run")
     assert whole.keys() == read_run(grid / "bm25.run").keys()
-    table = r"over 5 folds\n\ncell +nDCG@20 of validation\nhinge +0\.\d{4} ± 0\.\d{4}\n"
+    table = r"over 5 folds\n\ncell +nDCG@20 of validation  first stage\nhinge +0\.\d{4} ± 0\.\d{4} +0\.\d{4}\n"
     assert re.search(table, capsys.readouterr().out)
     (grid / "hinge" / "all.run").unlink()
     assert sweep("--epochs", "1") == 0

@@ -140,6 +140,14 @@ def test_the_kept_epoch_is_the_first_of_the_best(results, folder):
     assert [fold.kept["epoch"] for fold in logged_folds(open_results(folder, "AP").experiments[0])] == [1, 2, 1]
 
 
+def test_the_learning_curves_have_the_first_stage_beside_the_validation_values(folder, tmp_path):
+    main(["plot", "learning", str(folder / "good"), "--out", str(tmp_path / "curves.svg")])
+    svg = (tmp_path / "curves.svg").read_text()
+    for fold in "123":
+        assert f"<title>fold {fold}: epoch 1 kept, validation 0.5000</title>" in svg
+        assert f"<title>fold {fold}: first stage 0.2500</title>" in svg
+
+
 def test_no_common_query_is_no_chart(folder):
     for number in ("1", "2"):
         (folder / "good" / f"fold{number}" / "test.run").unlink()

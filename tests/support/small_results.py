@@ -64,7 +64,7 @@ def write_fold(folder: Path, run: dict, statistics: dict, epochs: int, rng: rand
     write_run(folder / "test.run", run, folder.parent.name)
     with (folder / "log.jsonl").open("w") as log:
         for epoch in range(1, epochs + 1):
-            means = {"loss": 1 / epoch, "ndcg": rng.random(), "valid": 0.5}
+            means = {"loss": 1 / epoch, "ndcg": rng.random(), "valid": 0.5, "first_stage": 0.25}
             log.write(json.dumps({"epoch": epoch, **means, "seconds": 2.0, "documents": 16, "tokens": 400}) + "\n")
     facts = {
         "epochs": epochs,

@@ -51,9 +51,12 @@ def open_task(encoder: Path, folder: Path, world, make=ListsTask, tokens=4096):
 
 
 def train_task(task, folder: Path, validate, loss=smoothi, accelerator=None, **settings):
-    """Trains in `folder`, on a CPU if there is no accelerator; `settings` are those of a training."""
-    accelerator = accelerator or Accelerator(cpu=True)
-    return train(task, loss, FoldFolder(folder), TrainingSettings(**settings), accelerator, validate)
+    """Trains in `folder`, on a CPU if there is no accelerator; `settings` are those of a training.
+
+    `validate` gives the value of a run of the validation queries.
+    """
+    accelerator, folder = accelerator or Accelerator(cpu=True), FoldFolder(folder)
+    return train(task, loss, folder, TrainingSettings(**settings), accelerator, lambda run: {"valid": validate(run)})
 
 
 def weights_of(model) -> torch.Tensor:

@@ -58,7 +58,7 @@ def test_text_sends_every_epoch_of_every_fold(here):
     assert record["settings"]["loss.name"] == "smoothi"
     assert record["settings"]["training.epochs"] == 2
     for values in record["epochs"].values():
-        assert list(values) == ["loss", "ndcg", "valid", "seconds"]
+        assert list(values) == ["loss", "ndcg", "valid", "first_stage", "seconds"]
     assert list(record["epochs"]) == [1, 2]
     assert "track" in Path("runs/towns/smoothi/config.toml").read_text()
 

@@ -23,7 +23,7 @@ def logged_folds(experiment: ExperimentResults) -> list[FoldResults]:
 
 
 def draw_curves(figure: Any, _: Results, experiment: ExperimentResults) -> None:
-    """Three panels over the epochs; a dot marks the kept epoch."""
+    """Three panels over the epochs; a dot marks the kept epoch, a dashed line the first stage."""
     folds = logged_folds(experiment)
     loss, metric, valid = figure.subplots(3, 1, sharex=True)
     for number, fold in enumerate(folds):
@@ -34,9 +34,12 @@ def draw_curves(figure: Any, _: Results, experiment: ExperimentResults) -> None:
         epoch, value = fold.kept["epoch"], fold.kept["valid"]
         (dot,) = valid.plot([epoch], [value], "o", color=colour(number), markersize=7)
         hover(dot, f"fold {fold.name}: epoch {epoch} kept, validation {value:.4f}")
+        if (first := fold.first_stage) is not None:
+            line = valid.axhline(first, color=colour(number), linewidth=0.8, linestyle="--")
+            hover(line, f"fold {fold.name}: first stage {first:.4f}")
     loss.set_title("loss")
     metric.set_title("NDCG of the training lists")
-    valid.set_title("validation; a dot is the kept epoch")
+    valid.set_title("validation; a dot is the kept epoch, a dashed line the first stage")
     valid.set_xlabel("epoch", color=INK)
     valid.xaxis.get_major_locator().set_params(integer=True)
     lines = [loss.lines[number] for number in range(len(folds))]

@@ -138,7 +138,8 @@ def _table(experiments: Sequence[ExperimentResults]) -> Table:
 
 def _description(results: Results, experiment: ExperimentResults) -> str:
     finished = ", ".join(fold.name for fold in experiment.folds if fold.run)
-    loss = ", ".join(str(value) for value in experiment.settings.get("loss", {}).values())
+    name, *values = experiment.settings.get("loss", {}).items()
+    loss = ", ".join([str(name[1]), *(f"{key} {value}" for key, value in values)])
     encoder = Path(experiment.setting("encoder.name") or "").name
     hidden = experiment.setting("network.hidden")
     model = f"Hidden units: {hidden}" if experiment.has_features else f"Encoder: {encoder}"
@@ -155,7 +156,7 @@ def _figure(name: str, results: Results, *experiment: Compared) -> Figure:
 
 
 def cost_table(experiments: Sequence[ExperimentResults]) -> Rows | Missing:
-    """A row per finished fold: epochs, time, speed and memory, from the log and the manifest."""
+    """A row per finished fold: epochs, validation, time, speed and memory, from the log and the manifest."""
     costs = {f"{one.name}, fold {fold.name}": _cost(fold) for one in experiments for fold in one.folds if fold.facts}
     if not costs:
         return Missing("no fold has a manifest with its time and memory")
@@ -168,6 +169,8 @@ def _cost(fold: FoldResults) -> dict[str, object]:
     return {
         "epochs": facts.get("epochs", "–"),
         "kept": facts.get("best_epoch", "–"),
+        "validation": _value(fold.kept["valid"] if fold.history else None),
+        "first stage": _value(fold.first_stage),
         "minutes": "–" if seconds is None else f"{seconds / 60:.1f}",
         "tokens/s": _rate(fold.history, "tokens"),
         "documents/s": _rate(fold.history, "documents"),
@@ -176,6 +179,10 @@ def _cost(fold: FoldResults) -> dict[str, object]:
         "precision": "float32" if precision == "no" else precision,
         "processes": facts.get("processes", "–"),
     }
+
+
+def _value(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
 
 
 def _rate(history: list[dict[str, Any]], what: str) -> str:
