@@ -8,7 +8,8 @@ from statistics import fmean
 import pytest
 
 from rerank.cli.main import main
-from rerank.data.trec import read_qrels, read_run, write_run
+from rerank.data.runs import read_qrels, read_run
+from rerank.data.trec import write_run
 from rerank.evaluation.evaluate import evaluate
 from tests.support.parsed_html import Page
 from tests.support.small_collection import command
