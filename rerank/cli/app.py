@@ -25,8 +25,9 @@ COMMANDS = {
     "doctor": "Check that Java, the packages and the GPU are ready.\n\n"
     "A collection and an encoder are checked if they are given. Exit code 1 if something is missing.",
     "fit": "Fit the best pipeline for a collection and its judgments, as one folder that searches and serves.\n\n"
-    "BM25, a bi-encoder, feedback, fusion, late interaction and a query adapter are cross-validated; what gains "
-    "nothing is left out.\n\nExample: rerank fit my-collection --encoder sentence-transformers/all-MiniLM-L6-v2",
+    "BM25, a bi-encoder, feedback, fusion, late interaction and a query adapter are cross-validated; the last "
+    "stage answers unless another is clearly ahead.\n\n"
+    "Example: rerank fit my-collection --encoder sentence-transformers/all-MiniLM-L6-v2",
     "update": "Take new, changed and removed documents into a fitted pipeline.\n\n"
     "Only new and changed documents are embedded; what was learned and measured stays.",
     "retrieve": "Retrieve candidates with BM25 into runs/<collection>/bm25.run.",

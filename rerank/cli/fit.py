@@ -11,7 +11,7 @@ from rerank.config import Config
 from rerank.config.files import check_path
 from rerank.utils.cluster import LOCAL, Engine
 from rerank.utils.parameters import OptionalPath, PathText
-from rerank.utils.progress import print_result
+from rerank.utils.progress import log, print_result
 
 
 @with_settings(
@@ -36,7 +36,7 @@ def fit(
     on: Engine = LOCAL,
     config: Config,
 ) -> None:
-    """Fits a pipeline on a collection: cross-validates its stages, keeps those that earn their place, prints a table.
+    """Fits a pipeline on a collection: cross-validates its stages, selects the one that answers, prints a table.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def fit(
     pipeline
         A TOML file with the stages to try, in the place of the default ones.
     measure
-        What a stage must gain.
+        The measure that stages are compared by.
     out
         The folder to write [default: runs/<collection>/pipeline].
     portable
@@ -61,7 +61,7 @@ def fit(
     """
     check_path("--cross-encoder", cross_encoder)
     from rerank.evaluation.tables.table import render
-    from rerank.pipelines.evidence import as_table
+    from rerank.pipelines.evidence_table import as_table, limits
     from rerank.pipelines.fit import fit as fit_pipeline
     from rerank.pipelines.folder import read_evidence
     from rerank.pipelines.pipeline import Pipeline
@@ -78,5 +78,7 @@ def fit(
         budget=milliseconds(budget),
         engine=on,
     ).fitted.folder
-    print_result(render(as_table(read_evidence(folder))))
+    record = read_evidence(folder)
+    print_result(render(as_table(record)))
     print_result(folder)
+    log.info(limits(record))

@@ -23,6 +23,8 @@ from rerank.utils.files import atomic_write
 from rerank.utils.parallel import failures
 from rerank.utils.progress import log, progress
 
+FEWEST = 6
+"""The fewest judged queries that anything is learned from."""
 INNER_DEPTH = 200
 """Documents of a query in the rankings that only teach the stages above and choose; there are many of these."""
 Parts = Mapping[str, tuple[str, ...]]
@@ -131,6 +133,11 @@ class CrossFitting:
         first = next((place for place, name in enumerate(names) if name in without), 0)
         before = (names[(first - step) % len(names)] for step in range(1, len(names) + 1))
         return next(name for name in before if name not in without)
+
+    def taught(self, name: str, part: str) -> int:
+        """The number of queries that teach a stage which is fitted without a part."""
+        fold, _ = self._lessons(name, frozenset({part}))
+        return len(fold.train) + len(fold.valid)
 
     def _lessons(self, name: str, without: frozenset[str]) -> tuple[Fold, list[Ranking]]:
         """What a stage that is fitted without some parts learns from: its fold, and rankings by the stages below.

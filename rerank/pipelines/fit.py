@@ -1,4 +1,4 @@
-"""Fits a pipeline: cross-validates its stages, keeps those that earn their place, and fits these on everything."""
+"""Fits a pipeline: cross-validates its stages, selects the one that answers, and fits what it needs on everything."""
 
 import json
 import shutil
@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from rerank.config import Config, validate
@@ -14,19 +14,20 @@ from rerank.data.collections import Collection, queries_to_train
 from rerank.data.folds import SPLIT, make_folds
 from rerank.data.trec import write_run
 from rerank.data.types import Run
-from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.weights import MEASURE
-from rerank.pipelines.crossfit import CrossFitting, Parts
+from rerank.pipelines.crossfit import FEWEST, CrossFitting, Parts
 from rerank.pipelines.defaults import ENCODER, check_encoder, default_stages
-from rerank.pipelines.evidence import choose, evidence_of, total_ms
+from rerank.pipelines.evidence import Trial, evidence_of, total_ms
+from rerank.pipelines.far import far_queries
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.folder import RUNS, check_place, inputs_of, load_fitted, save_fitted
 from rerank.pipelines.graph import prefix
 from rerank.pipelines.pipeline import Pipeline
 from rerank.pipelines.portable import is_portable
+from rerank.pipelines.selection import select
+from rerank.retrieval.words import find_words
 from rerank.stages.base import Ranker, Stage, below
-from rerank.stages.cross_encoder import CrossEncoder
 from rerank.stages.world import World
 from rerank.utils.cluster import LOCAL, expect_engine
 from rerank.utils.errors import UserError
@@ -34,8 +35,8 @@ from rerank.utils.files import short_hash
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
 
-FOLDS, FEWEST = 5, 6
-"""The parts that judged queries are cut into, and the fewest judged queries that anything is learned from."""
+FOLDS = 5
+"""The parts that judged queries are cut into."""
 TIMED = 20
 """Queries whose time is taken."""
 
@@ -54,10 +55,10 @@ def fit(
 ) -> Pipeline:
     """Fits a pipeline on a collection and writes it to a folder, which searches, scores and serves.
 
-    Every stage is cross-validated. A stage is kept if the ranking gains by it on queries that neither it nor the stages
-    below it learned from; the stages that are kept are then fitted on all judged queries. Without judgments the stages
-    that learn nothing are taken, fused with equal weights. A call that was interrupted goes on where it was; one with
-    the same inputs as the folder's opens the folder.
+    Every stage is cross-validated. The last stage answers unless another one is clearly ahead of it; the stages below
+    it are its inputs. These stages are then fitted on all judged queries. Without judgments the stages that learn
+    nothing are taken, fused with equal weights. A call that was interrupted goes on where it was; one with the same
+    inputs as the folder's opens the folder.
 
     Args:
         collection: an ir_datasets id, or a folder in BEIR's layout; or the settings of an experiment, of which
@@ -66,7 +67,7 @@ def fit(
         encoder: the bi-encoder of the default stages, or "none" for BM25 alone.
         cross_encoder: a model that re-ranks in the default stages.
         out: the folder to write; by default runs/<collection>/pipeline.
-        measure: what a stage must gain, such as nDCG@20.
+        measure: the measure that stages are compared by, such as nDCG@20.
         portable: whether the folder gets the index, the vectors, the documents and the encoders too.
         budget: milliseconds: of the stages, those that answer a query within this time may be chosen.
         engine: where cross-encoders are fitted: "local", "ray" or "ray://HOST:10001".
@@ -118,32 +119,31 @@ def _fit(
         stages, (parts, tested) = every, _parts(collection, judged)
     else:
         log.info(f"{len(judged)} judged queries: too few to learn from; the stages that learn are left out")
-        stages, parts, tested, judged = _unlearned(every, world), {}, [], []
+        stages, parts, tested = _unlearned(every, world), {}, []
     queries = {query_id: collection.queries[query_id] for query_ids in parts.values() for query_id in query_ids}
     fitting = CrossFitting(stages, world.knowing(queries), parts, queries, work)
     fitting.fit_all(tested, engine)
     rankers = {name: fitting.ranker(name, frozenset(tested[:1])) for name in stages}
     ms = _times(Fitted(stages, fitting.world, rankers), queries or collection.queries)
-    allowed = _within(budget, stages, ms)
-    costly = [name for name in stages if any(one.kind == CrossEncoder.kind for one in prefix(stages, name).values())]
-    values: dict[str, dict[str, float]] = {name: {} for name in stages if tested}
-    nested, answer = dict[str, float](), allowed[-1]
-    for part in tested:
-        own = {name: _values(fitting, name, part, frozenset({part}), measure) for name in stages}
-        answer = choose({name: _inner_values(fitting, name, part, measure) for name in allowed}, costly)
-        log.info(f"part {part}: the other queries choose {answer}")
-        nested |= own[answer]
-        for name in stages:
-            values[name] |= own[name]
-    if len(tested) > 1:
-        answer = choose({name: values[name] for name in allowed}, costly)
-    for name in values:
+    selected = select(fitting, tested, _within(budget, stages, ms), measure)
+    for name in selected.values:
         run = fitting.runs(name, [(part, frozenset({part})) for part in tested])
         if any(run.values()):
             write_run(work / RUNS / f"{name}.run", run, name)
-    kept = prefix(stages, answer)
+    kept = prefix(stages, selected.answer)
     pipeline = Fitted(kept, fitting.world, {name: fitting.ranker(name) for name in kept}, ms=ms)
-    return pipeline, evidence_of(measure, every, answer, ms, budget, values, nested, len(judged))
+    language = world.config.collection.language
+    words = {query_id: [word.term for word in find_words(text, language)] for query_id, text in queries.items()}
+    trial = Trial(
+        measure,
+        len(judged),
+        len(tested),
+        drawn=not collection.folds,
+        far=far_queries(parts, tested, words) if tested else (),
+        taught={name: round(fmean(fitting.taught(name, part) for part in tested)) for name in selected.values},
+        budget=budget,
+    )
+    return pipeline, evidence_of(every, selected, trial, ms)
 
 
 def _unlearned(stages: Mapping[str, Stage], world: World) -> dict[str, Stage]:
@@ -171,25 +171,6 @@ def _parts(collection: Collection, judged: list[str]) -> tuple[Parts, list[str]]
 
 def _cut(query_ids: list[str], most: int) -> dict[str, tuple[str, ...]]:
     return {fold.name: fold.test for fold in make_folds(query_ids, max(3, min(most, len(query_ids) // 2)))}
-
-
-def _values(fitting: CrossFitting, name: str, part: str, without: frozenset[str], measure: str) -> dict[str, float]:
-    return values_of(fitting.run(name, part, without), fitting.world.collection.qrels, fitting.parts[part], measure)
-
-
-def _inner_values(fitting: CrossFitting, name: str, tested: str, measure: str) -> dict[str, float]:
-    """The values of the other parts' queries by stages that learned from neither them nor the tested part.
-
-    Of a stage that is fitted once a fold, they are those of the validation queries.
-    """
-    if fitting.is_expensive(name):
-        without = frozenset({tested})
-        return _values(fitting, name, fitting.valid_part(without), without, measure)
-    found: dict[str, float] = {}
-    for part in fitting.parts:
-        if part != tested:
-            found |= _values(fitting, name, part, frozenset({tested, part}), measure)
-    return found
 
 
 def _within(budget: float | None, stages: Mapping[str, Stage], ms: Mapping[str, float]) -> list[str]:

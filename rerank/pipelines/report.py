@@ -1,10 +1,11 @@
 """`rerank report` of a pipeline's folder: an HTML page that shows its evidence."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rerank.pipelines.evidence import as_table
+from rerank.pipelines.evidence_table import as_table, limits
 from rerank.pipelines.folder import read_evidence
 from rerank.reports.charts.drawing import INK, SERIES, draw_figure, inline_svg
 from rerank.reports.html.parts import Figure, Missing, Rows, render_page
@@ -28,7 +29,8 @@ def write_pipeline_report(folder: Path, out: Path | None = None) -> Path:
     name = f"{folder.resolve().parent.name}/{folder.resolve().name}"
     figures = [_figure("What each stage reaches", "Mean and 95 % interval.", _draw_ladder, record)]
     figures.append(_figure("Gain against cost", "Milliseconds of a query up to each stage.", _draw_cost, record))
-    parts = {"name": name, "table": as_table(record), "figures": figures, "queries": _queries(record)}
+    table = replace(as_table(record), notes=(limits(record),))
+    parts = {"name": name, "table": table, "figures": figures, "queries": _queries(record)}
     write_text(out, render_page("pipeline.html", **parts))
     return out
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -109,7 +109,14 @@ class NeighboursRanker:
 
 
 def word_similarities(documents: Sequence[Sequence[str]]) -> np.ndarray:
-    """(documents, documents) the cosines of the tf-idf vectors of these documents, each a list of words.
+    """(documents, documents) the cosines of the tf-idf vectors of these documents, each a list of words."""
+    vectors = word_vectors(documents)
+    cosines: np.ndarray = (vectors @ vectors.T).toarray()
+    return cosines
+
+
+def word_vectors(documents: Sequence[Sequence[str]]) -> Any:
+    """(documents, words) a sparse array of the tf-idf vectors of these documents, of length 1; 0 without words.
 
     A word that a document has t times, and n of N documents have, counts (1 + log t) log(1 + N / n).
     """
@@ -123,5 +130,5 @@ def word_similarities(documents: Sequence[Sequence[str]]) -> np.ndarray:
     frequencies = np.bincount(counts.indices, minlength=len(numbers))
     counts.data = (1 + np.log(counts.data)) * np.log1p(len(documents) / frequencies)[counts.indices]
     lengths = np.maximum(np.sqrt(counts.power(2).sum(axis=1)), TINY)
-    cosines: np.ndarray = (counts @ counts.T).toarray() / np.outer(lengths, lengths)
-    return cosines
+    counts.data /= np.repeat(lengths, np.diff(counts.indptr))
+    return counts

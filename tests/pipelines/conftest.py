@@ -7,5 +7,5 @@ import pytest
 def the_last_stage_answers():
     """The tiny bi-encoder adds nothing, so that the choice (test_choice) would leave BM25 alone."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rerank.pipelines.fit.choose", lambda values, costly: list(values)[-1])
+        patch.setattr("rerank.pipelines.selection.choose", lambda values, costly: list(values)[-1])
         yield

@@ -17,7 +17,7 @@ MS = {"bm25": 10.0, "dense": 20.0, "feedback": 30.0, "fused": 1e9, "late": 1.0, 
 def timed(here, monkeypatch):
     """Stages that take so long, of which a fit chooses the last one that it may."""
     monkeypatch.setattr("rerank.pipelines.fit._times", lambda pipeline, queries: MS)
-    monkeypatch.setattr("rerank.pipelines.fit.choose", lambda values, costly: list(values)[-1])
+    monkeypatch.setattr("rerank.pipelines.selection.choose", lambda values, costly: list(values)[-1])
     Path("p.toml").write_text(pipeline().to_toml())
 
 

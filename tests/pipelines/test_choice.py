@@ -4,7 +4,7 @@ import pytest
 
 from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.weights import is_ahead
-from rerank.pipelines.evidence import choose
+from rerank.pipelines.selection import choose
 
 
 def by_query(*values):

@@ -165,7 +165,7 @@ def test_without_judgments_the_fusion_has_equal_weights_and_no_stage_learns(judg
     assert fitted.answer == "late"
     assert fitted.stages["bm25"] == BM25(k1=1.2, b=0.75)
     assert fitted.fitted.rankers["fused"].weights == (1 / 3,) * 3
-    assert read_evidence(Path("p"))["nested"] == {"mean": None, "se": None}
+    assert set(read_evidence(Path("p"))["nested"].values()) == {None}
     assert rerank.Pipeline.load("p").search("good", 2)
 
 

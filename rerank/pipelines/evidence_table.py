@@ -1,0 +1,78 @@
+"""The evidence of a pipeline as a table, and what it cannot show in a line."""
+
+import math
+from collections.abc import Mapping
+from statistics import median
+from typing import Any
+
+from rerank.evaluation.tables.table import Table, cells, format_mean
+from rerank.pipelines.crossfit import FEWEST
+
+LEGEND = (
+    "Means ± standard errors over queries that taught the stage nothing, and that chose nothing for `nested`.",
+    "Gain over the best of the stages below, of `nested` over the first stage, with its 95 % bootstrap interval and "
+    "the p-value of a paired t-test.",
+)
+DRAWN = "Parts are drawn at random: the means hold for queries like the judged ones."
+GIVEN = "Parts are those of the collection: the means hold for queries like those that it tests."
+FAR = (
+    "far: the gain on the third of the queries least like any that taught: what to expect for new topics. p is not "
+    "corrected for the number of stages."
+)
+NORMAL = 1.96
+"""Standard errors from the mean to the ends of a 95 % interval."""
+
+
+def as_table(record: Mapping[str, Any]) -> Table:
+    """The record of an evidence as a table."""
+    head = ["stage", "of", record["measure"], "gain", "95 % interval", "p", "far", "ms", "trained on", ""]
+    rows = [cells(head)]
+    for row in record["stages"]:
+        state = "answers" if row["name"] == record["answer"] else "" if row["kept"] else "left out"
+        shown = row["name"] if row["name"] == row["kind"] else f"{row['name']} ({row['kind']})"
+        ms = "" if row["ms"] is None else f"{row['ms']:.1f}"
+        of = ", ".join(row["of"]) if len(row["of"]) <= 3 else f"{len(row['of'])} stages"
+        rows.append(cells([shown, of, *_shown(row), ms, str(row["trained_on"] or ""), state]))
+    notes = []
+    if record["budget"] is not None:
+        notes.append(f"Chosen among the stages that answer within {record['budget']:g} ms.")
+    if record.get("older_documents"):
+        notes.append("Measured on older documents: `rerank update` has taken in those of now.")
+    if record["nested"]["mean"] is None:
+        return Table("", [rows], ("No judgments: nothing was learned or measured.", *notes))
+    rows.append(cells(["nested", "", *_shown(record["nested"]), "", "", ""]))
+    legend = (*LEGEND, DRAWN if record["drawn"] else GIVEN, FAR)
+    return Table(f"{record['queries']} queries", [rows], (*legend, *notes))
+
+
+def limits(record: Mapping[str, Any]) -> str:
+    """What the judgments of an evidence are too few to show, in one line.
+
+    The difference is 1.96 standard errors of a gain, the median over the stages.
+    """
+    if record["nested"]["mean"] is None:
+        judged = f"{record['judged']} judged queries" if record["judged"] else "no judged queries"
+        return f"{judged}: what a stage gains, and which is the best, is unknown; {FEWEST} or more would show it"
+    size = f"{record['queries'] / record['parts']:.0f} queries a part"
+    if record["parts"] == 1:
+        size = f"{record['queries']} test queries"
+    errors = [row["gain_se"] for row in record["stages"] if row["gain_se"]]
+    if not errors:
+        return f"{size}: no stage differs from those below it"
+    return f"{size}: differences below {NORMAL * median(errors):.1g} cannot be told from chance"
+
+
+def _shown(row: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
+    """A row's mean, gain, interval, p-value and gain on far queries."""
+    mean = "" if row["mean"] is None else format_mean(row["mean"], math.nan if row["se"] is None else row["se"])
+    p = "" if row["p"] is None else "<0.0001" if row["p"] < 0.0001 else f"{row['p']:.4f}"
+    far = " ".join(filter(None, [_signed(row["far"]), _interval(row["far_low"], row["far_high"])]))
+    return mean, _signed(row["gain"]), _interval(row["low"], row["high"]), p, far
+
+
+def _signed(gain: float | None) -> str:
+    return "" if gain is None else f"{gain:+.4f}"
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"[{low:+.4f}, {high:+.4f}]"

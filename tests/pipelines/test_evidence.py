@@ -1,0 +1,121 @@
+"""The evidence of a fit: gains on new topics, what taught, what few judgments cannot show; in table, page and JSON."""
+
+import json
+import math
+import random
+import shutil
+from collections import Counter
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+import rerank
+from rerank.cli.main import main
+from rerank.data.folds import make_folds
+from rerank.evaluation.significance import bootstrap_intervals, mean_and_error, paired_test
+from rerank.pipelines.folder import read_evidence
+from rerank.retrieval.words import find_words
+from tests.support.small_collection import write_qrels
+from tests.support.small_world import WORDS
+
+FOLDER = Path("p")
+FAR = "what to expect for new topics"
+
+
+@pytest.fixture
+def topics(here):
+    """The collection with queries of several words, some of which they share."""
+    some = random.Random(0)
+    queries = [json.loads(line) for line in Path("towns/queries.jsonl").read_text().splitlines()]
+    for query in queries:
+        query["text"] = " ".join([query["text"], *some.choices(WORDS[:12], k=some.randint(1, 4))])
+    Path("towns/queries.jsonl").write_text("".join(f"{json.dumps(query)}\n" for query in queries))
+    return {query["_id"]: query["text"] for query in queries}
+
+
+def least_alike(queries, parts):
+    """The third of the queries whose largest tf-idf cosine with a query of another part is least."""
+    words = {q: Counter(word.term for word in find_words(text)) for q, text in queries.items()}
+    among = Counter(word for counts in words.values() for word in counts)
+
+    def vector(query_id):
+        items = words[query_id].items()
+        return {word: (1 + math.log(n)) * math.log(1 + len(queries) / among[word]) for word, n in items}
+
+    def cosine(one, other):
+        product = sum(value * other.get(word, 0.0) for word, value in one.items())
+        return product / math.hypot(*one.values()) / math.hypot(*other.values())
+
+    likeness = {}
+    for part in parts:
+        others = [vector(q) for q in queries if q not in part]
+        likeness |= {q: max(cosine(vector(q), other) for other in others) for q in part}
+    return sorted(likeness, key=likeness.get)[: len(queries) // 3]
+
+
+def test_far_is_the_gain_on_the_third_of_the_queries_least_like_any_of_another_part(topics):
+    rerank.fit("towns", encoder="none", out=FOLDER)
+    evidence = read_evidence(FOLDER)
+    far = least_alike(topics, [fold.test for fold in make_folds(topics, 5)])
+    values, (first, last) = evidence["values"], evidence["stages"]
+    assert [first[key] for key in ("gain", "p", "far", "far_low", "far_high")] == [None] * 5
+    for row, own in ((last, values["neighbours"]), (evidence["nested"], values["nested"])):
+        gains = {query_id: own[query_id] - values["bm25"][query_id] for query_id in own}
+        of_far = [gain for query_id, gain in gains.items() if query_id in far]
+        assert any(of_far)
+        assert row["gain"] == pytest.approx(fmean(gains.values()))
+        assert row["p"] == pytest.approx(paired_test(list(gains.values()), [0.0] * len(gains)))
+        assert row["far"] == pytest.approx(fmean(of_far))
+        assert (row["low"], row["high"]) == pytest.approx(bootstrap_intervals([list(gains.values())])[0])
+        assert (row["far_low"], row["far_high"]) == pytest.approx(bootstrap_intervals([of_far])[0])
+
+
+def test_table_and_page_show_far_gains_and_how_many_queries_taught_a_part(topics, capsys):
+    main(["fit", "towns", "--encoder", "none", "--out", "p"])
+    out, err = capsys.readouterr()
+    evidence = read_evidence(FOLDER)
+    head, *rows = [line for line in out.splitlines() if line.startswith(("stage", "neighbours", "nested"))]
+    assert head.split()[-4:] == ["far", "ms", "trained", "on"]
+    for row, line in zip((evidence["stages"][1], evidence["nested"]), rows, strict=True):
+        assert f"  {row['far']:+.4f} [{row['far_low']:+.4f}, {row['far_high']:+.4f}]" in line
+        assert f"  {row['gain']:+.4f}  [{row['low']:+.4f}, {row['high']:+.4f}]  " in line
+    assert {row["name"]: row["trained_on"] for row in evidence["stages"]} == {"bm25": 0, "neighbours": 12}
+    assert "Parts are drawn at random: the means hold for queries like the judged ones." in out
+    assert f"far: the gain on the third of the queries least like any that taught: {FAR}. p is not corrected for" in out
+    error = mean_and_error([evidence["values"]["neighbours"][q] - evidence["values"]["bm25"][q] for q in topics])[1]
+    said = f"3 queries a part: differences below {1.96 * error:.1g} cannot be told from chance"
+    assert err.splitlines()[-1] == said
+    main(["report", "p"])
+    page = Path("p-report.html").read_text()
+    for text in (FAR, said, f"<td>{evidence['nested']['far']:+.4f} [", "<td>12</td>"):
+        assert text in page
+
+
+def test_a_published_split_says_that_its_parts_are_not_drawn(topics, capsys):
+    write_qrels(Path("towns/qrels/train.tsv"), range(5, 15))
+    write_qrels(Path("towns/qrels/test.tsv"), range(5))
+    main(["fit", "towns", "--encoder", "none", "--out", "p"])
+    out, err = capsys.readouterr()
+    assert "Parts are those of the collection" in out
+    assert "Parts are drawn" not in out
+    assert err.splitlines()[-1].startswith("5 test queries: ")
+    assert read_evidence(FOLDER)["stages"][1]["trained_on"] == 10
+
+
+@pytest.mark.parametrize("judged, said", [(0, "no judged queries"), (5, "5 judged queries")])
+def test_without_judgments_the_last_line_says_what_is_unknown(judged, said, topics, capsys):
+    shutil.rmtree("towns/qrels")
+    if judged:
+        Path("towns/qrels").mkdir()
+        write_qrels(Path("towns/qrels/test.tsv"), range(judged))
+    main(["fit", "towns", "--encoder", "none", "--out", "p"])
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line == f"{said}: what a stage gains, and which is the best, is unknown; 6 or more would show it"
+    assert {row["far"] for row in read_evidence(FOLDER)["stages"]} == {None}
+
+
+def test_stages_that_rank_alike_are_not_told_apart(topics, capsys):
+    write_qrels(Path("towns/qrels/test.tsv"), range(9), relevant=())
+    main(["fit", "towns", "--encoder", "none", "--out", "p"])
+    assert capsys.readouterr().err.splitlines()[-1] == "2 queries a part: no stage differs from those below it"
