@@ -45,10 +45,11 @@ def check_place(folder: Path, flag: str = "") -> None:
 
 
 def inputs_of(stages: Mapping[str, Stage], world: World, measure: str) -> dict[str, Any]:
-    """Everything that a fit depends on: stages, documents, queries, judgments, encoders, seed and measure."""
+    """Everything that a fit depends on: stages and their versions, documents, judgments, encoders, seed and measure."""
     collection = world.collection
     return {
         "stages": {name: table_of(settings) for name, settings in stages.items()},
+        "versions": {name: settings.version for name, settings in stages.items() if hasattr(settings, "version")},
         "documents": world.texts.fingerprint,
         "judgments": judgments_hash(dict(collection.qrels)),
         "folds": [asdict(fold) for fold in collection.folds],

@@ -33,7 +33,8 @@ class Stage(Protocol):
 
     `kind` is its name in files; `of` are the names of the stages below, () for a stage that retrieves. Settings that
     learn, but need not, have a method `unlearned`: the settings for a collection without judgments. Settings that can
-    contradict each other have a method `check`, which then raises ValueError, whose message is what was expected.
+    contradict each other have a method `check`, which then raises ValueError, whose message is what was expected. If
+    what a kind keeps changes its meaning, a class variable `version` counts up, so that `fit` fits it again.
     """
 
     kind: ClassVar[str]

@@ -20,12 +20,16 @@ from rerank.evaluation.weights import values_by_weight, with_added
 from rerank.stages.base import Learns, expect_one_below, stage
 from rerank.stages.reranking import lists_to_rank, lists_to_tune
 from rerank.stages.world import World
+from rerank.utils.errors import UserError
 from rerank.utils.json_files import read_json
 from rerank.utils.parameters import PathText, Whole, at_least
 
 FILE, VECTORS = "similar-queries.json", "vectors.npy"
-POWER = 4
-"""The vote of a judged query is its cosine to the power of this, so that the most similar ones count."""
+REMEDY = "fit the pipeline again"
+VERSION = 2
+"""The version of what is kept: a weight for votes with cos⁸. Those of version 1, with cos⁴, are on another scale."""
+POWER = 8
+"""The vote of a judged query is its cosine to the power of this, so that only very similar queries count."""
 WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6)
 """The weights of the votes that are tried, in standard deviations of the votes for a candidate."""
 
@@ -33,6 +37,7 @@ WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6)
 class Learned(TypedDict):
     """similar-queries.json: the weight of the votes, and the documents that are relevant to each judged query."""
 
+    version: int
     weight: float
     relevant: list[list[str]]
 
@@ -42,7 +47,7 @@ class Learned(TypedDict):
 class SimilarQueries:
     """Adds, to the standardised score of the stage below, votes for documents that are relevant to similar queries.
 
-    Each of the most similar judged queries votes for its relevant documents with the fourth power of its cosine,
+    Each of the most similar judged queries votes for its relevant documents with the eighth power of its cosine,
     divided by the square root of how many these are. Judgments choose the weight of the votes, each judged query with
     the votes of the others. Documents below `depth` stay in their order.
     """
@@ -57,6 +62,7 @@ class SimilarQueries:
     depth: Annotated[Whole, at_least(1)] = 100
     """Documents of a query that are ranked."""
     learns: ClassVar[Learns] = "cheaply"
+    version: ClassVar[int] = VERSION
 
     check = expect_one_below
 
@@ -82,8 +88,15 @@ class SimilarQueries:
         return replace(ranker, weight=weights[means.index(max(means))])
 
     def open(self, world: World, folder: Path) -> "SimilarQueriesRanker":
-        learned = read_json(folder / FILE, Learned, "fit the pipeline again")
+        learned = read_json(folder / FILE, Learned, REMEDY)
+        if learned["version"] != VERSION:
+            raise UserError(f"{folder / FILE}: version {learned['version']} of votes; expected {VERSION}; {REMEDY}")
         return SimilarQueriesRanker(self, world, np.load(folder / VECTORS), learned["relevant"], learned["weight"])
+
+    def vote(self, cosines: np.ndarray) -> np.ndarray:
+        """The votes of judged queries, by their cosines with the query."""
+        votes: np.ndarray = np.maximum(cosines, 0.0) ** POWER
+        return votes
 
 
 @dataclass(frozen=True)
@@ -108,12 +121,13 @@ class SimilarQueriesRanker:
         cosines = self.vectors @ units(vector) if self.relevant else np.empty(0)
         if left_out is not None:
             cosines[left_out] = 0
-        for place in np.argsort(-cosines, kind="stable")[: self.settings.queries].tolist():
+        nearest = np.argsort(-cosines, kind="stable")[: self.settings.queries]
+        for place, vote in zip(nearest, self.settings.vote(cosines[nearest].astype(np.float64)), strict=True):
             for doc_id in votes.keys() & self.relevant[place]:
-                votes[doc_id] += max(0.0, float(cosines[place])) ** POWER / math.sqrt(len(self.relevant[place]))
+                votes[doc_id] += float(vote) / math.sqrt(len(self.relevant[place]))
         return np.array(list(votes.values()))
 
     def save(self, folder: Path) -> None:
-        learned = {"weight": self.weight, "relevant": [list(doc_ids) for doc_ids in self.relevant]}
+        learned = {"version": VERSION, "weight": self.weight, "relevant": [list(doc_ids) for doc_ids in self.relevant]}
         (folder / FILE).write_text(json.dumps(learned), encoding="utf-8")
         np.save(folder / VECTORS, self.vectors)

@@ -16,7 +16,8 @@ from rerank.data.folds import make_folds
 from rerank.evaluation.significance import bootstrap_intervals, mean_and_error, paired_test
 from rerank.pipelines.folder import read_evidence
 from rerank.retrieval.words import find_words
-from tests.support.small_collection import write_qrels
+from rerank.stages import SimilarQueries
+from tests.support.small_collection import failed, write_qrels
 from tests.support.small_world import WORDS
 
 FOLDER = Path("p")
@@ -119,3 +120,15 @@ def test_stages_that_rank_alike_are_not_told_apart(topics, capsys):
     write_qrels(Path("towns/qrels/test.tsv"), range(9), relevant=())
     main(["fit", "towns", "--encoder", "none", "--out", "p"])
     assert capsys.readouterr().err.splitlines()[-1] == "2 queries a part: no stage differs from those below it"
+
+
+def test_votes_on_an_older_scale_are_refused_and_fitted_again(here, the_last_stage_answers, monkeypatch, capsys):
+    pipeline = rerank.Pipeline(bm25=rerank.stages.BM25(), similar=SimilarQueries("bm25", "encoder"))
+    with monkeypatch.context() as patch:
+        patch.setattr("rerank.stages.similar_queries.VERSION", 1)
+        patch.setattr(SimilarQueries, "version", 1)
+        rerank.fit("towns", pipeline, out=FOLDER)
+    said = failed(capsys, "search", "p", "good")
+    assert "similar-queries.json: version 1 of votes; expected 2; fit the pipeline again" in said
+    rerank.fit("towns", pipeline, out=FOLDER)
+    assert rerank.Pipeline.load(FOLDER).search("good", 1)
