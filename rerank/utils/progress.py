@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -33,17 +34,33 @@ def log_to_terminal() -> None:
         log.propagate = False
 
 
+_lock = threading.Lock()
+_quieted: dict[str, tuple[int, int]] = {}
+"""logger -> its own level, and how many blocks of `quiet` it is in, of all threads."""
+
+
 @contextlib.contextmanager
 def quiet(*loggers: str, level: int = logging.ERROR) -> Iterator[None]:
-    """Within the block these loggers pass nothing below the level, or below their own if it is higher."""
-    before = {name: logging.getLogger(name).level for name in loggers}
-    for name, own in before.items():
-        logging.getLogger(name).setLevel(max(own, level))
+    """Within the block these loggers pass nothing below the level, or below their own if it is higher.
+
+    Their own levels return when the last of several blocks ends, which may overlap in any order.
+    """
+    with _lock:
+        for name in loggers:
+            logger = logging.getLogger(name)
+            own, blocks = _quieted.get(name, (logger.level, 0))
+            _quieted[name] = own, blocks + 1
+            logger.setLevel(max(logger.level, level))
     try:
         yield
     finally:
-        for name, own in before.items():
-            logging.getLogger(name).setLevel(own)
+        with _lock:
+            for name in loggers:
+                own, blocks = _quieted.pop(name)
+                if blocks > 1:
+                    _quieted[name] = own, blocks - 1
+                else:
+                    logging.getLogger(name).setLevel(own)
 
 
 def print_result(result: object) -> None:

@@ -10,11 +10,13 @@ from rerank.data import collections
 from rerank.data.collections import open_collection, queries_to_search
 from rerank.data.formats import beir
 from rerank.data.formats.beir import BeirFolder
+from rerank.data.formats.irds import library
 from rerank.utils import integrity
 from rerank.utils.errors import UserError
 from rerank.utils.registry import Registry
 from tests.support import robust04_standin as standin
 from tests.support.paths import ROOT
+from tests.support.small_ids import write_ids
 
 ROBUST04 = "disks45/nocr/trec-robust-2004"
 needs_shared = pytest.mark.skipif(
@@ -326,3 +328,24 @@ def test_a_failed_download_says_what_was_looked_for(monkeypatch, tmp_path, capfd
     with pytest.raises(UserError, match=expected):
         open_collection(ROBUST04).queries  # noqa: B018
     assert capfd.readouterr() == ("", "")
+
+
+def test_two_readers_of_ir_datasets_leave_it_as_it_was(tmp_path, monkeypatch):
+    texts = {f"d{number}": f"text {number}" for number in range(600)}  # more than are read together
+    write_ids(monkeypatch, tmp_path / "ids", {"toy": {}}, texts)
+    logs = library().log
+
+    def state():
+        logger = logs.easy().logger()
+        return logs.Logger.pbar, logger.level, list(logger.filters), list(logger.handlers)
+
+    before = state()
+    first, second = open_collection("toy").documents(), open_collection("toy").documents()
+    found = [next(first), next(second)]
+    third = open_collection("toy").get(list(texts)[:300])
+    found.append(next(third))
+    assert state() == before
+    assert [document.doc_id for document in (*first, *second)] == 2 * list(texts)[1:]
+    assert [document.doc_id for document in found] == 3 * ["d0"]
+    third.close()
+    assert state() == before

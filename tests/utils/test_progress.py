@@ -1,7 +1,9 @@
 """Progress without a terminal: plain lines, now and then."""
 
+import logging
+
 from rerank.utils import progress as module
-from rerank.utils.progress import progress
+from rerank.utils.progress import progress, quiet
 
 
 def test_it_hands_on_every_item_and_prints_plain_lines(capsys, monkeypatch):
@@ -32,3 +34,16 @@ def test_quick_work_and_silent_processes_print_nothing(capsys, monkeypatch):
     monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0.0)
     assert list(progress(range(4), 4, "counting", show=False)) == [0, 1, 2, 3]
     assert capsys.readouterr().err == ""
+
+
+def test_the_level_of_a_logger_returns_when_the_last_of_overlapping_blocks_ends():
+    logger = logging.getLogger("another.library")
+    logger.setLevel(logging.INFO)
+    first, second = quiet("another.library"), quiet("another.library", level=logging.CRITICAL)
+    first.__enter__()
+    second.__enter__()
+    assert logger.level == logging.CRITICAL
+    first.__exit__(None, None, None)
+    assert logger.level == logging.CRITICAL
+    second.__exit__(None, None, None)
+    assert logger.level == logging.INFO

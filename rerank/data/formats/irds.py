@@ -11,13 +11,14 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from rerank.data.folds import Judged, merge_splits, official_folds
 from rerank.data.types import Document, Qrels
 from rerank.utils.errors import UserError, nearest
-from rerank.utils.progress import progress, quiet
+from rerank.utils.progress import quiet
 
 DOCUMENTS_AT_ONCE = 256
 PARTS = {"documents": "has_docs", "queries": "has_queries", "qrels": "has_qrels"}
@@ -109,20 +110,27 @@ class IrDataset:
     def documents(self) -> Iterator[Document]:
         self._check_documents()
         with _error_in_one_line(self.source, "docs"):
-            yield from map(_document, library().load(self.source).docs_iter())
+            left = iter(library().load(self.source).docs_iter())
+        while True:  # nothing of ir_datasets is changed while the caller has a document
+            with _error_in_one_line(self.source, "docs"):
+                some = [_document(doc) for doc in islice(left, DOCUMENTS_AT_ONCE)]
+            if not some:
+                return
+            yield from some
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
         self._check_documents()
         with _error_in_one_line(self.source, "docs"):
             store = self._handler.docs_store()  # built by ir_datasets on the first call
-            for start in range(0, len(doc_ids), DOCUMENTS_AT_ONCE):
-                requested = doc_ids[start : start + DOCUMENTS_AT_ONCE]
+        for start in range(0, len(doc_ids), DOCUMENTS_AT_ONCE):
+            requested = doc_ids[start : start + DOCUMENTS_AT_ONCE]
+            with _error_in_one_line(self.source, "docs"):
                 docs = store.get_many(requested)
-                for doc_id in requested:
-                    if doc_id not in docs:
-                        message = "the run, judgments or lists come from another collection"
-                        raise UserError(f"{self.source}: has no document {doc_id}; {message}")
-                    yield _document(docs[doc_id])
+            for doc_id in requested:
+                if doc_id not in docs:
+                    message = "the run, judgments or lists come from another collection"
+                    raise UserError(f"{self.source}: has no document {doc_id}; {message}")
+                yield _document(docs[doc_id])
 
     def parse_sgml(self, doc_id: str, sgml: str) -> Document:
         """The document whose SGML a Lucene index stores, as Anserini's TrecCollection makes it.
@@ -212,11 +220,8 @@ def _missing_documents(handler: Any) -> str:  # reads private attributes: the me
 
 @contextlib.contextmanager
 def _error_in_one_line(source: str, part: str) -> Iterator[None]:
-    """Raises UserError if ir_datasets cannot read "docs", "queries" or "qrels"; it logs nothing, and has our bar."""
-    logs = library().log
-    logs.easy().logger()  # makes the logger, with a level and a handler of its own
-    bar = logs.Logger.pbar
-    logs.Logger.pbar = lambda _, items, *__, total=None, **___: progress(items, total or 0, "documents read")
+    """Raises UserError if ir_datasets cannot read "docs", "queries" or "qrels"; within the block it logs nothing."""
+    library().log.easy().logger()  # makes the logger, with a level and a handler of its own
     try:
         with quiet("ir_datasets", level=logging.CRITICAL):
             yield
@@ -228,8 +233,6 @@ def _error_in_one_line(source: str, part: str) -> Iterator[None]:
             f"{source}: its {name} cannot be read: {_reason(error)}; connect to the network once, or put the file at "
             f"{place} (IR_DATASETS_HOME moves the folder)"
         ) from error
-    finally:
-        logs.Logger.pbar = bar
 
 
 def _reason(error: BaseException) -> str:
