@@ -1,6 +1,7 @@
-"""BM25 by Pyserini (Lucene): the documents and scores of Pyserini's searcher.
+"""BM25 by Pyserini (Lucene), also with RM3: the documents and scores of Pyserini's searcher.
 
 Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009; Lin et al., "Pyserini", 2021.
+RM3 adds words of the best documents to the query: Abdul-Jaleel et al., "UMass at TREC 2004".
 """
 
 import base64
@@ -22,8 +23,9 @@ from rerank.data.collections import Collection, open_collection, queries_to_sear
 from rerank.data.trec import lines_of_query
 from rerank.data.types import Run
 from rerank.retrieval.java import java_class
-from rerank.retrieval.lucene_index import SEARCHER, choose_index, index_identity, reading
+from rerank.retrieval.lucene_index import SEARCHER, check_index, choose_index, index_identity, reading
 from rerank.retrieval.words import open_analyzer
+from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash, short_hash_of
 from rerank.utils.integrity import Facts, resumable
 from rerank.utils.locks import remove
@@ -36,6 +38,12 @@ MAX_TERMS = 2**31 - 1
 """The distinct terms that a query may have: any number. With more than 1,024 Lucene's default is an error."""
 STEP, SHIFT = np.float32(1e-4), np.float32(1e-6)
 """Anserini rounds scores to whole steps; one that is not a step below the one before is shifted."""
+RM3_WORDS = 10
+"""Words that RM3 adds to a query."""
+RM3_DOCUMENTS = 10
+"""Documents that RM3 takes them from."""
+RM3_QUERY_WEIGHT = 0.5
+"""Weight of the query's own words in RM3."""
 
 
 class WrittenRun(NamedTuple):
@@ -50,13 +58,15 @@ class WrittenRun(NamedTuple):
 class Searcher:
     """BM25 on a Lucene index. `language` is that of the queries, and should be that of the index.
 
-    All methods raise UserError if `index` is not a Lucene index, and for an unknown language.
+    All methods raise UserError if `index` is not a Lucene index, for an unknown language, and with `rm3` if the index
+    does not store the words of its documents.
     """
 
     index: Path
     k1: float = 0.9
     b: float = 0.4
     language: str = ENGLISH
+    rm3: bool = False
 
     def search(self, queries: Mapping[str, str], depth: int, threads: int | None = None) -> Run:
         """The best `depth` documents of each query, best first, by so many threads, or one for each core.
@@ -71,14 +81,17 @@ class Searcher:
         self, queries: Mapping[str, str], depth: int, threads: int | None = None, before: int = 0
     ) -> Generator[tuple[str, dict[str, float]]]:
         """As `search`, query by query in their order, without the first `before`; {} for one without a result."""
-        with reading(self.index):
+        check_index(self.index)
+        left = iter(progress(itertools.islice(queries.items(), before, None), len(queries), "BM25", before=before))
+        while some := dict(itertools.islice(left, QUERIES_AT_ONCE)):
+            yield from self._search_some(some, depth, threads or count_cores())
+
+    def _search_some(self, queries: Mapping[str, str], depth: int, threads: int) -> list[tuple[str, dict[str, float]]]:
+        with reading(self.index), _any_number_of_terms():
             array = java_class("java.util.Arrays")
-            left = iter(progress(itertools.islice(queries.items(), before, None), len(queries), "BM25", before=before))
-            while some := dict(itertools.islice(left, QUERIES_AT_ONCE)):
-                texts, ids = array.asList(*some.values()), array.asList(*some)
-                results = self.lucene.batch_search(texts, ids, depth, threads or count_cores())
-                for query_id in some:
-                    yield query_id, {hit.docid: hit.score for hit in results.get(query_id) or ()}
+            texts, ids = array.asList(*queries.values()), array.asList(*queries)
+            results = self.lucene.batch_search(texts, ids, depth, threads)
+            return [(query_id, {hit.docid: hit.score for hit in results.get(query_id) or ()}) for query_id in queries]
 
     def search_one(self, query: str, depth: int) -> dict[str, float]:
         """As `search` for one query, without a thread or a line in the log; {} for one without a word of the index.
@@ -86,8 +99,10 @@ class Searcher:
         SimpleSearcher reads the stored fields of each hit and makes an object of it, which is two thirds of the time of
         a query: here Lucene is asked itself.
         """
-        with reading(self.index):
+        with reading(self.index), _any_number_of_terms():
             searcher = self.lucene
+            if self.rm3:
+                return {hit.docid: hit.score for hit in searcher.search(query, depth)}
             lucene = java_class("org.apache.lucene.search.IndexSearcher")(searcher.reader)
             lucene.setSimilarity(searcher.similarity)
             parsed = searcher.generator.buildQuery("contents", searcher.analyzer, query)
@@ -156,14 +171,34 @@ def log_unanswered(unanswered: int, queries: int) -> None:
         log.info(f"{unanswered} of {queries} queries find no document")
 
 
+@contextlib.contextmanager
+def _any_number_of_terms() -> Iterator[None]:
+    """Within the block a query may have MAX_TERMS terms; then as many as before, as all of Lucene has one limit."""
+    lucene = java_class("org.apache.lucene.search.IndexSearcher")
+    before = lucene.getMaxClauseCount()
+    lucene.setMaxClauseCount(MAX_TERMS)
+    try:
+        yield
+    finally:
+        lucene.setMaxClauseCount(before)
+
+
 @functools.lru_cache(maxsize=4)
 def _open(settings: Searcher, identity: str) -> Any:
     """Anserini's searcher; another index in the same folder has another `identity`."""
-    java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_TERMS)
     searcher = java_class(SEARCHER)(str(settings.index.resolve()))
     if settings.language != ENGLISH:
         searcher.set_analyzer(open_analyzer(settings.language))
     searcher.set_bm25(float(settings.k1), float(settings.b))
+    if settings.rm3:
+        vectors, first = searcher.reader.termVectors(), range(min(RM3_DOCUMENTS, searcher.get_total_num_docs()))
+        if not any(vectors.get(number) for number in first):
+            raise UserError(
+                f"index {settings.index}: does not store the words of its documents, which rm3 needs; expected an "
+                "index of Pyserini with --storeDocvectors, or --first-stage.index own"
+            )
+        only_latin = settings.language == ENGLISH  # of the words that are added
+        searcher.set_rm3(None, RM3_WORDS, RM3_DOCUMENTS, RM3_QUERY_WEIGHT, False, only_latin)
     return searcher
 
 

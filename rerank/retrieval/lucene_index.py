@@ -15,8 +15,8 @@ from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection
 from rerank.data.formats.irds import IrDataset
 from rerank.data.types import Document
-from rerank.retrieval.java import java_class, java_error_in_one_line, start
-from rerank.retrieval.words import open_analyzer
+from rerank.retrieval.java import calling_java, java_class, java_error_in_one_line
+from rerank.retrieval.words import analyzer_class, open_analyzer
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.integrity import changes_since_record, write_record
@@ -29,6 +29,8 @@ PREBUILT = {"disks45/nocr": "robust04"}
 """fingerprint of a collection -> name of the index that Pyserini offers for download."""
 DOCUMENTS_AT_ONCE = 100
 """Documents that Java gets at a time: with 1,000 its heap grows by 200 MB, and indexing is not faster."""
+TEXTS_AT_ONCE = 1000
+"""Documents whose texts are read from an index before another thread may call Java."""
 SEARCHER = "io.anserini.search.SimpleSearcher"
 """Anserini's class."""
 ANOTHER = "take another index, or give the collection's own copy"
@@ -36,23 +38,29 @@ REMEDY = "if rerank or Pyserini made it, remove the folder and run again; otherw
 
 
 def choose_index(
-    setting: str, collection: Collection, cache: Path, threads: int | None = None, language: str = ENGLISH
+    setting: str,
+    collection: Collection,
+    cache: Path,
+    threads: int | None = None,
+    language: str = ENGLISH,
+    with_words: bool = False,
 ) -> Path:
     """The Lucene index to search.
 
     `setting` is "own" (built once under `cache` from the collection's documents), the name of a prebuilt index, a
     folder with a Lucene index, or "auto": "own" if the collection has documents, else its prebuilt index. `language` is
-    that of an index that is built; the others have their own. Raises UserError if there is no such index, it cannot be
-    downloaded or built, or an own index is damaged, and for an unknown language.
+    that of an index that is built, which stores the words of each document if it is to be `with_words`, as RM3 needs
+    them; other indexes are as they are. Raises UserError if there is no such index, it cannot be downloaded or built,
+    or an own index is damaged, and for an unknown language.
     """
     prebuilt = PREBUILT.get(collection.fingerprint)
     if setting == "auto":
         setting = prebuilt if prebuilt and not collection.has_documents else "own"
     if setting == "own":
-        stems = "" if language == ENGLISH else f"-{language}"
-        folder = cache / f"{collection.name}{stems}-{short_hash(collection.fingerprint)}"
+        stems, words = "" if language == ENGLISH else f"-{language}", "-words" if with_words else ""
+        folder = cache / f"{collection.name}{stems}{words}-{short_hash(collection.fingerprint)}"
         documents, count = collection.documents, collection.count
-        make_once(folder, "index", lambda: build_index(documents(), folder, threads, count(), language))
+        make_once(folder, "index", lambda: build_index(documents(), folder, threads, count(), language, with_words))
         if changed := changes_since_record(folder):
             raise UserError(f"index {folder}: damaged ({'; '.join(changed[:3])}); remove the folder to build it again")
         return folder
@@ -62,30 +70,34 @@ def choose_index(
 
 
 def build_index(
-    documents: Iterable[Document], folder: Path, threads: int | None = None, count: int = 0, language: str = ENGLISH
+    documents: Iterable[Document],
+    folder: Path,
+    threads: int | None = None,
+    count: int = 0,
+    language: str = ENGLISH,
+    with_words: bool = False,
 ) -> None:
     """Writes a Lucene index of documents: stop words and stems of the language, by Anserini.
 
-    The index does not store the texts, which a search would read of every hit. `threads` is by default the number of
-    cores; `count` is for the progress bar. No query can find a document without text: their number is logged. Raises
-    UserError if Lucene cannot write all others, as on a full disk.
+    The index does not store the texts, which a search would read of every hit, but `with_words` the words of each
+    document. `threads` is by default the number of cores; `count` is for the progress bar. No query can find a document
+    without text: their number is logged. Raises UserError if Lucene cannot write all others, as on a full disk.
     """
     written, empty, left = 0, 0, progress(documents, count, "indexing")
     full = f"{folder}: Lucene cannot write it (disk full?)"
-    with atomic_write(folder) as tmp, java_error_in_one_line(full):
-        arguments = ["-collection", "JsonCollection", "-input", "", "-index", str(tmp.resolve())]
-        if language != ENGLISH:
-            open_analyzer(language)
-            arguments += ["-language", language]
-        indexer = java_class("io.anserini.index.SimpleIndexer")([*arguments, "-threads", str(threads or count_cores())])
+    with atomic_write(folder) as tmp:
+        with java_error_in_one_line(full):
+            indexer = _open_indexer(tmp, threads or count_cores(), language, with_words)
         try:
             while some := list(itertools.islice(left, DOCUMENTS_AT_ONCE)):
                 batch = [json.dumps({"id": one.doc_id, "contents": one.text}) for one in some if one.text.strip()]
-                if batch and indexer.addRawDocuments(batch) != len(batch):
-                    raise UserError(f"{full}: it has not taken all documents")
+                with java_error_in_one_line(full):
+                    if batch and indexer.addRawDocuments(batch) != len(batch):
+                        raise UserError(f"{full}: it has not taken all documents")
                 written, empty = written + len(batch), empty + len(some) - len(batch)
         finally:
-            indexer.close()
+            with java_error_in_one_line(full):
+                indexer.close()
         if not written:
             raise UserError(f"{folder}: there is no document with text to index; expected at least one")
         # Lucene reports no error when the disk is full.
@@ -97,20 +109,36 @@ def build_index(
         log.info(f"{empty} documents have no text, so BM25 cannot find them")
 
 
+def _open_indexer(folder: Path, threads: int, language: str, with_words: bool) -> Any:
+    """Anserini's indexer of documents in a language; the map of languages that it reads is as it was afterwards."""
+    indexer = java_class("io.anserini.index.SimpleIndexer")
+    arguments = ["-collection", "JsonCollection", "-input", "", "-index", str(folder.resolve())]
+    arguments += ["-threads", str(threads), *(["-storeDocvectors"] if with_words else [])]
+    if language == ENGLISH:
+        return indexer(arguments)
+    open_analyzer(language)
+    analyzers = java_class("io.anserini.analysis.AnalyzerMap").analyzerMap
+    before = analyzers.put(language, analyzer_class(language))
+    try:
+        return indexer([*arguments, "-language", language])
+    finally:
+        if before is None:
+            analyzers.remove(language)
+
+
 def prebuilt_index(name: str) -> Path:
     """The folder of an index that Pyserini offers, downloaded on first use into Pyserini's cache (PYSERINI_CACHE).
 
     Raises UserError for an unknown name and if the download fails.
     """
-    start()  # Pyserini's list of indexes needs Java
-    from pyserini import util
+    with calling_java():  # Pyserini's list of indexes needs Java
+        from pyserini import util
 
     if name not in util.TF_INDEX_INFO:
         near = difflib.get_close_matches(name, util.TF_INDEX_INFO, n=3, cutoff=0)
         raise UserError(f"index {name}: neither auto, own, a folder nor an index of Pyserini; {nearest(name, near)}")
     about = util.TF_INDEX_INFO[name]
     place = Path(util.get_cache_home()) / "indexes" / f"{about['filename'].removesuffix('.tar.gz')}.{about['md5']}"
-    util.TqdmUpTo = functools.partial(util.TqdmUpTo, delay=1)  # a download that fails at once shows no progress bar
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             return Path(util.download_prebuilt_index(name, verbose=False))
@@ -135,7 +163,10 @@ def index_identity(index: Path) -> str:
 
 @contextlib.contextmanager
 def reading(index: Path) -> Iterator[None]:
-    """Raises UserError if `index` is no index, and for an error of Java in the block, such as of a damaged one."""
+    """Within the block this thread alone calls Java.
+
+    Raises UserError if `index` is no index, and for an error of Java in the block, such as of a damaged one.
+    """
     check_index(index)
     with java_error_in_one_line(f"index {index}: Lucene cannot read it", REMEDY):
         yield
@@ -178,18 +209,23 @@ class IndexedTexts:
         return count_documents(self.index)
 
     def documents(self) -> Iterator[Document]:
-        with open_searcher(self.index) as searcher:
-            for number in range(int(searcher.get_total_num_docs())):
-                document = searcher.doc(number)
-                yield self._parse(str(document.get("id")), document.get("raw"))
+        return self._read(range(self.count()))
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
-        with open_searcher(self.index) as searcher:
-            for doc_id in doc_ids:
-                document = searcher.doc(doc_id)
-                if document is None:
-                    raise UserError(f"index {self.index}: has no document {doc_id}; {ANOTHER}")
-                yield self._parse(doc_id, document.get("raw"))
+        return self._read(doc_ids)
+
+    def _read(self, keys: Sequence[str] | Sequence[int]) -> Iterator[Document]:
+        """The documents of these ids, or of these numbers in the index."""
+        for start in range(0, len(keys), TEXTS_AT_ONCE):
+            with open_searcher(self.index) as searcher:
+                found = [self._document(searcher, key) for key in keys[start : start + TEXTS_AT_ONCE]]
+            yield from found
+
+    def _document(self, searcher: Any, key: str | int) -> Document:
+        document = searcher.doc(key)
+        if document is None:
+            raise UserError(f"index {self.index}: has no document {key}; {ANOTHER}")
+        return self._parse(str(document.get("id")), document.get("raw"))
 
     def _parse(self, doc_id: str, raw: str | None) -> Document:
         """The document of what the index stores: JSON, or the SGML that Anserini's TrecCollection keeps."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from rerank.config.languages import ANALYZERS, ENGLISH, check_language
 from rerank.data.types import Marked
-from rerank.retrieval.java import java_class, java_error_in_one_line
+from rerank.retrieval.java import calling_java, java_class, java_error_in_one_line
 
 SPLIT_BY_CONTEXT = ("ja", "th")
 """Languages in which a part's words depend on what stands before and after it."""
@@ -36,20 +36,24 @@ _kept: defaultdict[str, dict[str, list[Word]]] = defaultdict(dict)
 """language -> a part of a text without white space that was met -> its words, with places in the part."""
 
 
+def analyzer_class(language: str) -> str:
+    """The full name of Lucene's analyzer of a language that is not English."""
+    return f"org.apache.lucene.analysis.{ANALYZERS[language]}Analyzer"
+
+
 @functools.cache
 def open_analyzer(language: str) -> Any:
-    """Lucene's analyzer of a language, which finds, drops and stems words; Anserini's indexer then takes its code too.
+    """Lucene's analyzer of a language, which finds, drops and stems words.
 
     Raises UserError for an unknown language, and for one that this Java cannot split into words, as some have no Thai.
     """
     check_language(language)
     if language == ENGLISH:
-        return java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
-    name = f"org.apache.lucene.analysis.{ANALYZERS[language]}Analyzer"
+        with calling_java():
+            return java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
     with java_error_in_one_line(f"--collection.language {language}: Lucene cannot use it with this Java"):
-        analyzer = java_class(name)()
+        analyzer = java_class(analyzer_class(language))()
         java_class("io.anserini.analysis.AnalyzerUtils").analyze(analyzer, "word")  # Thai fails only now
-    java_class("io.anserini.analysis.AnalyzerMap").analyzerMap.put(language, name)
     return analyzer
 
 
