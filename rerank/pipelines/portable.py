@@ -51,8 +51,8 @@ def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[
         place = f"./{ENCODERS}/{short_hash(name)[:8]}-{re.sub(r'[^A-Za-z0-9.-]', '_', Path(name).name)[-60:]}"
         shutil.copytree(encoder_folder(world.place_of(name)), folder / place)
         places[name] = place
-    if any(isinstance(settings, BM25) for settings in stages.values()):
-        made.append(world.index)
+    with_rm3 = {settings.rm3 for settings in stages.values() if isinstance(settings, BM25)}
+    made += [world.index_with_words if rm3 else world.index for rm3 in sorted(with_rm3)]
     for path in made:
         if path.is_relative_to(world.folder.path):  # an index of another place is built again of the documents
             copy = folder / path.relative_to(world.folder.path)

@@ -36,7 +36,7 @@ class BM25:
     tune: bool = False
     """Whether judgments choose k1 and b: of the almost best values, the nearest to those that are set."""
     rm3: bool = False
-    """Whether words of the best ten documents are added to the query (`rerank.retrieval.rm3`)."""
+    """Whether words of the best ten documents are added to the query, by Pyserini's RM3."""
     depth: Annotated[Whole, at_least(1)] = 1000
     """Documents of a query."""
     kind: ClassVar[str] = "bm25"
@@ -55,7 +55,7 @@ class BM25:
         qrels = world.collection.qrels
         judged = [query_id for query_id in (*fold.train, *fold.valid) if qrels.get(query_id)] if self.tune else []
         if not judged:
-            return BM25Ranker(self, world, world.index)
+            return BM25Ranker(self, world, self._index(world))
         tried = [
             replace(self, k1=k1, b=b, depth=TUNED_DEPTH)
             for k1, b in dict.fromkeys([(self.k1, self.b), *itertools.product(K1, B)])
@@ -65,15 +65,20 @@ class BM25:
         for settings in progress(tried, len(tried), "tuning BM25"):
             run = world.runs.setdefault(settings, {})  # kept for the other fits
             missing = {query_id: text for query_id, text in queries.items() if query_id not in run}
-            run |= {query_id: {} for query_id in missing} | BM25Ranker(settings, world, world.index).rank(missing, [])
+            run |= {query_id: {} for query_id in missing} | BM25Ranker(settings, world, self._index(world)).rank(
+                missing, []
+            )
             values.append(list(values_of(run, qrels, judged, MEASURE).values()))
         good = [tried[place] for place in almost_best(values)]
         chosen = min(good, key=lambda other: math.dist((other.k1 / 2, other.b), (self.k1 / 2, self.b)))
-        return BM25Ranker(replace(self, k1=chosen.k1, b=chosen.b), world, world.index)
+        return BM25Ranker(replace(self, k1=chosen.k1, b=chosen.b), world, self._index(world))
 
     def open(self, world: World, folder: Path) -> "BM25Ranker":
         chosen = read_json(folder / FILE, dict[str, float], "fit the pipeline again") if self.tune else {}
-        return BM25Ranker(replace(self, **chosen), world, world.index)
+        return BM25Ranker(replace(self, **chosen), world, self._index(world))
+
+    def _index(self, world: World) -> Path:
+        return world.index_with_words if self.rm3 else world.index
 
 
 @dataclass(frozen=True)
@@ -87,19 +92,14 @@ class BM25Ranker:
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
         """The best documents of each query that has text."""
         from rerank.retrieval.bm25 import Searcher  # starts Java when it is used
-        from rerank.retrieval.rm3 import search_rm3
 
         settings, config = self.settings, self.world.config
-        searcher = Searcher(self.index, settings.k1, settings.b, config.collection.language)
+        searcher = Searcher(self.index, settings.k1, settings.b, config.collection.language, settings.rm3)
         with_text = {query_id: text for query_id, text in queries.items() if text.strip()}
-        if settings.rm3:
-            texts = self.world.texts.get
-            found = {q: search_rm3(searcher, text, texts, settings.depth) for q, text in with_text.items()}
-        elif len(with_text) == 1:  # without threads, and without a line in the log
+        if len(with_text) == 1:  # without threads, and without a line in the log
             found = {query_id: searcher.search_one(text, settings.depth) for query_id, text in with_text.items()}
-        else:
-            return searcher.search(with_text, settings.depth, config.first_stage.threads or None)
-        return {query_id: scores for query_id, scores in found.items() if scores}
+            return {query_id: scores for query_id, scores in found.items() if scores}
+        return searcher.search(with_text, settings.depth, config.first_stage.threads or None)
 
     def save(self, folder: Path) -> None:
         if self.settings.tune:

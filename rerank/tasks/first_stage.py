@@ -134,10 +134,10 @@ def _check_run(file: Path, searched: dict[str, str], source: str) -> None:
         raise UserError(f"{file.parent}: changed since it was retrieved: {changed[0]}; remove {file} to retrieve again")
 
 
-def find_index(config: Config, collection: Collection, folder: CollectionFolder) -> Path:
-    """The Lucene index of the settings, built under `folder` if it is the collection's own; UserError for none."""
+def find_index(config: Config, collection: Collection, folder: CollectionFolder, with_words: bool = False) -> Path:
+    """The Lucene index of the settings, built under `folder` if it is the collection's own (see `choose_index`)."""
     settings, language = config.first_stage, config.collection.language
-    return choose_index(settings.index, collection, folder.index, settings.threads or None, language)
+    return choose_index(settings.index, collection, folder.index, settings.threads or None, language, with_words)
 
 
 def with_texts(config: Config, collection: Collection, folder: CollectionFolder) -> Collection:

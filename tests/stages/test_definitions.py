@@ -24,7 +24,6 @@ from rerank.jobs.train import train_folds
 from rerank.models.late_interaction import groups_of_tokens, rotation_of
 from rerank.models.reranker import Reranker
 from rerank.retrieval.bm25 import Searcher, retrieve
-from rerank.retrieval.rm3 import search_rm3
 from rerank.retrieval.words import find_words
 from rerank.stages import BM25, features
 from rerank.stages import world as worlds
@@ -85,7 +84,8 @@ def test_bm25_with_rm3_adds_words_of_the_best_documents(here, tmp_path):
     world = open_world()
     asked = {q: world.collection.queries[q] for q in TESTED}
     run = BM25(rm3=True).fit(world, FOLD, [], tmp_path).rank(asked, [])
-    assert run == {q: search_rm3(Searcher(world.index), text, world.texts.get, 1000) for q, text in asked.items()}
+    assert run == Searcher(world.index_with_words, rm3=True).search(asked, 1000)
+    assert run != Searcher(world.index_with_words).search(asked, 1000)
 
 
 def test_a_dense_score_is_that_of_the_best_passage(here, tmp_path):
