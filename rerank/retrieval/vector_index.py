@@ -1,13 +1,13 @@
 """An index of many vectors, by faiss: it finds nearly all of those most similar to a query's in a part of them.
 
 The vectors are in lists, each around a centre (k-means), with a byte for each number. A search reads the lists whose
-centres are the most similar to the query: as many as find enough of what exact search finds. Jégou, Douze and Schmid,
+centres are the most similar to the query. Jégou, Douze and Schmid,
 "Product Quantization for Nearest Neighbor Search", TPAMI 2011; Douze et al., "The Faiss library", 2024.
 """
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,10 @@ LEARNED_FROM, ROUNDS = 40, 8
 """Vectors for each list that its centre is learned from, and the rounds of k-means."""
 VECTORS_AT_ONCE = 2**16
 SECONDS_BETWEEN_SAVES = 60.0
-TOP, ENOUGH = 100, 0.99
-"""The share of the exact `TOP` vectors that a search must find, as a mean over queries."""
+FEWEST_READ = 64
+"""Lists that a search reads, at least."""
+SHARE_READ = 32
+"""One of so many lists is read if those are more."""
 
 VectorIndex = Any
 """faiss' index of lists, memory-mapped."""
@@ -54,22 +56,21 @@ def index_folder(vectors: Path) -> Path:
     return vectors.with_name(f"{vectors.name}-lists")
 
 
-def open_index(folder: Path, documents: EmbeddingStore, queries: Callable[[], np.ndarray]) -> VectorIndex:
+def open_index(folder: Path, documents: EmbeddingStore) -> VectorIndex:
     """Opens the index in `folder`, and makes it first if it does not exist.
 
-    The name of the folder identifies the documents and what encodes them. `queries` gives the (queries, dimensions)
-    vectors that the recall is measured with. Raises UserError if the index is damaged, or the disk is full, after which
-    the same call goes on where this one was.
+    The name of the folder identifies the documents and what encodes them. Raises UserError if the index is damaged, or
+    the disk is full, after which the same call goes on where this one was.
     """
     import faiss
 
-    make_once(folder, "vector index", lambda: _make(folder, documents, queries()))
+    make_once(folder, "vector index", lambda: _make(folder, documents))
     if changed := changes_since_record(folder):
         raise UserError(f"{folder}: damaged ({changed[0]}); remove the folder to build the index again")
     return faiss.read_index(str(folder / INDEX), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
 
 
-def _make(folder: Path, documents: EmbeddingStore, queries: np.ndarray) -> None:
+def _make(folder: Path, documents: EmbeddingStore) -> None:
     import faiss
 
     unfinished = unfinished_folder(folder)
@@ -85,10 +86,9 @@ def _make(folder: Path, documents: EmbeddingStore, queries: np.ndarray) -> None:
             _save(lists, file)
             saved = time.monotonic()
         lists.add(_vectors(documents, slice(start, start + VECTORS_AT_ONCE)))
-    recall = _choose_lists(lists, documents, queries)
+    lists.nprobe = min(lists.nlist, max(FEWEST_READ, lists.nlist // SHARE_READ))
     _save(lists, file)
-    share = f"finds {recall:.4f} of the {TOP} most similar vectors"
-    log.info(f"{folder}: a search reads {lists.nprobe} of {lists.nlist} lists, and {share}")
+    log.info(f"{folder}: a search reads {lists.nprobe} of {lists.nlist} lists")
     write_record(unfinished)
     unfinished.rename(folder)
 
@@ -125,24 +125,3 @@ def _save(lists: Any, file: Path) -> None:
             faiss.write_index(lists, str(tmp))
         except RuntimeError as error:
             raise UserError(f"{file}: cannot be written (disk full?): {str(error).splitlines()[-1][:200]}") from error
-
-
-def _choose_lists(lists: Any, documents: EmbeddingStore, queries: np.ndarray) -> float:
-    """Lets a search read the least power of two of lists that finds enough; returns the share that it finds."""
-    scores, rows = [], []
-    starts = range(0, len(documents.vectors), VECTORS_AT_ONCE)
-    for start in progress(starts, len(starts), "measuring recall"):
-        values = documents.similarity(queries, slice(start, start + VECTORS_AT_ONCE))
-        places = np.argpartition(values, -min(TOP, values.shape[1]), axis=1)[:, -TOP:]
-        scores.append(np.take_along_axis(values, places, axis=1))
-        rows.append(start + places)
-        release(documents.vectors)
-    order = np.argsort(-np.concatenate(scores, axis=1), axis=1)[:, :TOP]
-    best = np.take_along_axis(np.concatenate(rows, axis=1), order, axis=1)
-    lists.nprobe = 1
-    while True:
-        _, found = lists.search(queries, TOP)
-        recall = float(np.mean([np.isin(exact, rows).mean() for exact, rows in zip(best, found, strict=True)]))
-        if recall >= ENOUGH or lists.nprobe >= lists.nlist:
-            return recall
-        lists.nprobe = min(2 * lists.nprobe, lists.nlist)

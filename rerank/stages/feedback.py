@@ -7,7 +7,7 @@ bi-encoder: Li et al., "Pseudo Relevance Feedback with Deep Language Models and 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -36,6 +36,8 @@ class Feedback:
     """Documents of a query that are taken as relevant."""
     depth: Annotated[Whole, at_least(1)] = 1000
     """Documents of a query."""
+    index: Literal["exact", "faiss"] = "exact"
+    """exact: every vector is compared; faiss: those that an index finds, for millions of documents."""
     learns: ClassVar[Learns] = "nothing"
 
     def check(self) -> None:
@@ -43,11 +45,11 @@ class Feedback:
             raise ValueError("expected one stage or more, whose best documents are added")
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "FeedbackRanker":
-        """Makes the vectors of the documents, unless the world has them."""
+        """Makes the vectors of the documents and their index, unless the world has them."""
         return self.open(world, folder)
 
     def open(self, world: World, folder: Path) -> "FeedbackRanker":
-        world.vectors(self.encoder)
+        world.make_vectors(self.encoder, self.index)
         return FeedbackRanker(self, world)
 
 
@@ -75,7 +77,7 @@ class FeedbackRanker:
                 query = vectors[query_id]
                 moved = _unit(_unit(query) + np.mean(means, axis=0)) * np.linalg.norm(query)
                 vectors[query_id] = moved.astype(np.float32)
-        return world.search(settings.encoder, vectors, settings.depth)
+        return world.search(settings.encoder, vectors, settings.depth, settings.index)
 
     def save(self, folder: Path) -> None:
         """Nothing is learned."""

@@ -1,12 +1,9 @@
 """World: a collection, and what is made of its documents once for all stages: the index and the vectors."""
 
 import functools
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,22 +20,17 @@ from rerank.runs.layout import CollectionFolder
 from rerank.tasks.collection import folder_of
 from rerank.tasks.first_stage import find_index, with_texts
 from rerank.tasks.vectors import LateInteraction, open_late_interaction, open_vectors, vectors_folder
-from rerank.utils.progress import log
+from rerank.utils.errors import needed
 
 if TYPE_CHECKING:
     from rerank.models.bi_encoder import BiEncoder
-    from rerank.tasks.rounded_vectors import RoundedVectors
 
 MOST_KEPT = 100_000
 """Query vectors in memory; above it, all are made again."""
-INDEXED_FROM = 500_000
-"""Documents from which their vectors are searched with an index; exact search then takes over 100 ms."""
+FAISS = "faiss"
+"""The setting of a stage that searches vectors with an index."""
 MOST_TEXTS_KEPT = 20_000
 """Documents whose words are in memory; above it, they are found again."""
-SEARCHES_BEFORE_ROUNDING = 4
-"""Searches for one query before the vectors are rounded for the next ones: those of two questions to a pipeline."""
-MEASURED = 100
-"""Queries that measure the recall of an index."""
 
 Made = TypeVar("Made")
 
@@ -74,7 +66,6 @@ class World:
     places: Mapping[str, str] = field(default_factory=dict)
     runs: dict[Any, Run] = field(default_factory=dict, repr=False)
     _made: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False)
-    _searches: Counter[str] = field(default_factory=Counter, repr=False)
     _query_vectors: dict[tuple[str, str], np.ndarray] = field(default_factory=dict, repr=False)
     _words: dict[str, list[str]] = field(default_factory=dict, repr=False)
 
@@ -168,44 +159,25 @@ class World:
                     kept.update(zip(missing, vectors, strict=True))
         return {query_id: kept[name, text] for query_id, text in texts.items()}
 
-    def search(self, name: str, vectors: Mapping[str, np.ndarray], depth: int) -> Run:
+    def search(self, name: str, vectors: Mapping[str, np.ndarray], depth: int, index: str) -> Run:
         """The best documents of each query by its vector, query_id to (dimensions,) of a bi-encoder.
 
-        Of `INDEXED_FROM` documents or more, those that an index finds are compared.
+        `index` is "faiss", which compares those that an index finds, or "exact", which compares all.
         """
         documents = self.vectors(name)
-        if index := self._index(name):
-            return dict(search_index(vectors, documents, depth, index))
-        if len(vectors) == 1:
-            self._searches[name] += 1
-            if self._searches[name] > SEARCHES_BEFORE_ROUNDING and (rounded := self._rounded(name)):
-                ((query_id, vector),) = vectors.items()
-                return {query_id: rounded.search(vector, depth)}
+        if index == FAISS:
+            return dict(search_index(vectors, documents, depth, self.vector_index(name)))
         return dict(search_exactly(vectors, documents, depth))
 
     @once
-    def _rounded(self, name: str) -> "RoundedVectors | None":
-        """The rounded vectors of a bi-encoder, if they are faster."""
-        from rerank.tasks.rounded_vectors import rounded_if_faster  # loads torch
-
-        return rounded_if_faster(self.vectors(name))
-
-    @once
-    def _index(self, name: str) -> VectorIndex | None:
-        """The index of the vectors of a bi-encoder, made unless the folder has it; None if they are too few for one."""
-        documents = self.vectors(name)
-        if len(documents) < INDEXED_FROM:
-            return None
-        if not find_spec("faiss"):
-            log.info(f"{len(documents):,} documents: faiss would find vectors sooner: pip install 'ir-rerank[index]'")
-            return None
+    def vector_index(self, name: str) -> VectorIndex:
+        """The index of the vectors of a bi-encoder, made unless the folder has it. Raises UserError without faiss."""
+        needed("faiss", 'index = "faiss"', "index")
         place = index_folder(vectors_folder(self.encoder(name), self.texts, self.folder))
-        return open_index(place, documents, lambda: self._measured(name))
+        return open_index(place, self.vectors(name))
 
-    def _measured(self, name: str) -> np.ndarray:
-        """The vectors that the recall of an index is measured with: of queries, or else of documents."""
-        queries = dict(islice(self.collection.queries.items(), MEASURED))
-        if of_queries := self.query_vectors(name, queries):
-            return np.stack(list(of_queries.values()))
-        vectors = self.vectors(name).vectors
-        return np.array(vectors[:: max(1, len(vectors) // MEASURED)][:MEASURED])
+    def make_vectors(self, name: str, index: str) -> None:
+        """Makes what `search` needs of the documents, unless the folder has it. Raises UserError as `vector_index`."""
+        self.vectors(name)
+        if index == FAISS:
+            self.vector_index(name)

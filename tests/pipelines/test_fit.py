@@ -30,6 +30,7 @@ STAGES = {
     "adapter": QueryAdapter("late", "encoder", depth=10, below_weight=1.0, training=ADAPTING),
 }
 FOLDER = Path("runs/towns/pipeline")
+needs_faiss = pytest.mark.skipif(find_spec("faiss") is None, reason="faiss is not installed")
 QUERY = "q0"
 
 
@@ -195,14 +196,11 @@ def test_a_cross_encoder_is_fitted_once_a_fold_and_for_all_queries(here):
     assert ranked(read_run("p/runs/answer.run")[QUERY]) != ranked(read_run("p/runs/bm25.run")[QUERY])
 
 
-@pytest.mark.parametrize("indexed_from", [500_000, 10])
-def test_a_portable_folder_needs_neither_the_collection_nor_the_encoder(here, monkeypatch, indexed_from):
-    """With an index of the vectors, where there are enough documents for one."""
-    monkeypatch.setattr("rerank.stages.world.INDEXED_FROM", indexed_from)
-    rerank.fit("towns", pipeline(), portable=True)
-    assert len(list(FOLDER.glob("embeddings/*/*-lists/lists.faiss"))) == (
-        indexed_from == 10 and find_spec("faiss") is not None
-    )
+@pytest.mark.parametrize("index", ["exact", pytest.param("faiss", marks=needs_faiss)])
+def test_a_portable_folder_needs_neither_the_collection_nor_the_encoder(here, index):
+    """With an index of the vectors, if a stage names one."""
+    rerank.fit("towns", pipeline(dense=Dense("encoder", index=index)), portable=True)
+    assert len(list(FOLDER.glob("embeddings/*/*-lists/lists.faiss"))) == (index == "faiss")
     expected = rerank.Pipeline.load(FOLDER).search("good", 5)
     assert not list(FOLDER.rglob("*.lock"))
     shutil.move(FOLDER, "elsewhere")

@@ -12,15 +12,12 @@ from tests.retrieval.test_exact_search import make_documents
 pytest.importorskip("faiss")
 
 
-def opened(folder, documents):
-    return open_index(folder, documents, lambda: documents.vectors[::50])
-
-
 @pytest.mark.parametrize("cosine", [True, False])
-def test_nearly_all_of_the_best_are_found_with_exact_scores(tmp_path, cosine):
+def test_nearly_all_of_the_best_are_found_with_exact_scores(tmp_path, monkeypatch, cosine):
     _, documents = make_documents(np.random.default_rng(1).integers(1, 4, 900).tolist(), cosine=cosine)
-    index = opened(tmp_path / "index", documents)
-    assert 1 <= index.nprobe < index.nlist
+    monkeypatch.setattr(vector_index, "FEWEST_READ", 16)
+    index = open_index(tmp_path / "index", documents)
+    assert index.nprobe == 16 < index.nlist
     queries = {f"q{number}": vector for number, vector in enumerate(make_documents([1] * 9, 2)[1].vectors)}
     exact = dict(search_exactly(queries, documents, 20))
     found = dict(search_index(queries, documents, 20, index))
@@ -34,7 +31,7 @@ def test_nearly_all_of_the_best_are_found_with_exact_scores(tmp_path, cosine):
 
 def test_an_interrupted_index_goes_on_and_a_damaged_one_is_refused(tmp_path, monkeypatch, caplog):
     _, documents = make_documents([1] * 500, cosine=True)
-    opened(tmp_path / "whole", documents)
+    open_index(tmp_path / "whole", documents)
     monkeypatch.setattr(vector_index, "VECTORS_AT_ONCE", 100)
     monkeypatch.setattr(vector_index, "SECONDS_BETWEEN_SAVES", 0.0)
     vectors, calls = vector_index._vectors, []
@@ -48,10 +45,10 @@ def test_an_interrupted_index_goes_on_and_a_damaged_one_is_refused(tmp_path, mon
     with monkeypatch.context() as patch:
         patch.setattr(vector_index, "_vectors", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            opened(tmp_path / "index", documents)
-    opened(tmp_path / "index", documents)
+            open_index(tmp_path / "index", documents)
+    open_index(tmp_path / "index", documents)
     file = tmp_path / "index" / vector_index.INDEX
     assert file.read_bytes() == (tmp_path / "whole" / vector_index.INDEX).read_bytes()
     file.write_bytes(b"{}")
     with pytest.raises(UserError, match=r"index: damaged .*remove the folder"):
-        opened(tmp_path / "index", documents)
+        open_index(tmp_path / "index", documents)

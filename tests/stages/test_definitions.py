@@ -31,7 +31,6 @@ from rerank.stages.bm25 import K1, B
 from rerank.stages.neighbours import WEIGHTS as NEIGHBOUR_WEIGHTS
 from rerank.stages.neighbours import word_similarities
 from rerank.stages.similar_queries import WEIGHTS
-from rerank.tasks.rounded_vectors import RoundedVectors, round_vectors
 from tests.stages.worlds import FOLD, STAGES, TESTED, Judged, fitted, open_world, ranked_by, runs_below
 
 
@@ -85,7 +84,6 @@ def test_bm25_with_rm3_adds_words_of_the_best_documents(here, tmp_path):
     asked = {q: world.collection.queries[q] for q in TESTED}
     run = BM25(rm3=True).fit(world, FOLD, [], tmp_path).rank(asked, [])
     assert run == Searcher(world.index_with_words, rm3=True).search(asked, 1000)
-    assert run != Searcher(world.index_with_words).search(asked, 1000)
 
 
 def test_a_dense_score_is_that_of_the_best_passage(here, tmp_path):
@@ -96,17 +94,6 @@ def test_a_dense_score_is_that_of_the_best_passage(here, tmp_path):
     for query_id in TESTED:
         query = unit(query_of(world, query_id))
         expect_scores(run[query_id], {d: float((unit(some) @ query).max()) for d, some in passages.items()})
-
-
-def test_vectors_are_rounded_after_some_searches_for_one_query(here, tmp_path, monkeypatch):
-    world = open_world()
-    monkeypatch.setattr("rerank.tasks.rounded_vectors.rounded_if_faster", round_vectors)
-    ranker = fitted(world, "dense", tmp_path)
-    queries = {query_id: world.collection.queries[query_id] for query_id in TESTED}
-    expected = ranker.rank(queries, [])
-    for query_id in 2 * TESTED:
-        expect_scores(ranker.rank({query_id: queries[query_id]}, [])[query_id], expected[query_id])
-    assert isinstance(world._rounded("encoder"), RoundedVectors)
 
 
 def test_feedback_moves_a_query_towards_the_best_three_documents(here, tmp_path):
