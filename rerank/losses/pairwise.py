@@ -8,7 +8,6 @@ from torch import Tensor
 
 from rerank.losses.inputs import by_score, prepare_inputs
 from rerank.losses.kernels.blocks import pair_sums, with_gradient
-from rerank.losses.kernels.hinge import hinge_sums
 from rerank.losses.metrics import Metric, discount, gain, ideal_dcg, parse, ranks_like
 from rerank.losses.registry import loss
 
@@ -18,8 +17,6 @@ def hinge(
     scores: Tensor, labels: Tensor, mask: Tensor | None = None, margin: float = 1.0, pairs: str = "all"
 ) -> Tensor:
     """Pairwise hinge loss: the mean over pairs of max(0, margin − (S_i − S_j)).
-
-    All pairs take O(N log N) per list, as they are counted instead of enumerated (`kernels.hinge`).
 
     Args:
         margin: difference of scores from which a pair costs nothing.
@@ -33,12 +30,12 @@ def hinge(
         raise ValueError(f"pairs must be all or matched, got {pairs}")
     if pairs == "matched":
         return _matched_hinge(scores, labels, mask, margin)
-    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
-    with torch.no_grad():
-        sums, slopes, counts = hinge_sums(scores, labels, mask, margin)
-        counts = counts.clamp_min(1)
-        values, gradient = (sums / counts).to(scores.dtype), (slopes / counts[:, None]).to(scores.dtype)
-    return with_gradient(scores, values, gradient).masked_fill(degenerate, 0)
+
+    def cost(gaps: Tensor) -> tuple[Tensor, Tensor]:
+        costs = torch.relu(gaps + margin)
+        return costs, (costs > 0).to(costs.dtype)
+
+    return _mean_over_pairs(cost, scores, labels, mask)
 
 
 @loss("ranknet")

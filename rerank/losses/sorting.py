@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from functools import partial
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from rerank.losses.indicators import neuralsort_indicators, soft_permutation
-from rerank.losses.inputs import check_positive
-from rerank.losses.kernels.sorting import band_entries, neuralsort_ranked, softsort_ranked
+from rerank.losses.inputs import by_score, check_positive, tie_bounds
+from rerank.losses.kernels.sorting import softsort_ranked
 from rerank.losses.metrics import Metric, metric_from_ranked, ranks_like, summed_labels
 from rerank.losses.registry import loss
 from rerank.losses.smooth import SmoothMetric, metric_loss, of_soft_ranks
@@ -15,6 +18,8 @@ from rerank.losses.soft_ranks import fast_soft_ranks, tile_entries
 
 SCALINGS = 50
 """Sinkhorn scalings of NeuralNDCG's indicators, as in the authors' code; theirs may stop earlier, at a tolerance."""
+ROWS = 128
+"""Ranks of NeuralSort whose indicators are in memory together."""
 
 
 @loss("neuralsort")
@@ -33,7 +38,7 @@ def neuralsort(
         Grover, Wang, Zweig and Ermon: Stochastic Optimization of Sorting Networks via Continuous
         Relaxations, ICLR 2019.
     """
-    return metric_loss(_of_expected(neuralsort_ranked, temperature), scores, labels, mask, metric, band_entries)
+    return metric_loss(_of_expected(_neuralsort_ranked, temperature), scores, labels, mask, metric, _tile_entries)
 
 
 @loss("pirank")
@@ -52,8 +57,8 @@ def pirank(
     Reference:
         Swezey, Grover, Charron and Ermon: PiRank: Scalable Learning To Rank via Differentiable Sorting, NeurIPS 2021.
     """
-    smooth_metric = _of_expected(neuralsort_ranked, temperature, gains=True)
-    return metric_loss(smooth_metric, scores, labels, mask, metric, band_entries)
+    smooth_metric = _of_expected(_neuralsort_ranked, temperature, gains=True)
+    return metric_loss(smooth_metric, scores, labels, mask, metric, _tile_entries)
 
 
 @loss("neural_ndcg")
@@ -173,7 +178,7 @@ def ot(
 def _of_expected(
     expected: Callable[[Tensor, Tensor, Tensor, float, int], Tensor], temperature: float, gains: bool = False
 ) -> SmoothMetric:
-    """The metric of the expected labels, or gains, at each rank; `expected` is as `neuralsort_ranked`."""
+    """The metric of the expected labels, or gains, at each rank; `expected` is as `softsort_ranked`."""
     check_positive("temperature", temperature)
 
     def smooth_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
@@ -182,3 +187,41 @@ def _of_expected(
         return metric_from_ranked(ranked, labels, metric, gains=gains)
 
     return smooth_metric
+
+
+def _neuralsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
+    """The expected label at each of `count` ranks, (lists, ranks), for I of `neuralsort_indicators`.
+
+    The indicators of ROWS ranks at a time are in memory, and are made again for the gradient. Logits, which are large
+    beside their differences, are computed in float64.
+    """
+    order = by_score(scores, mask)
+    real, documents = mask.gather(1, order), mask.sum(dim=1, keepdim=True)
+    ranked, y = scores.gather(1, order).double(), labels.gather(1, order)
+    columns = torch.stack([ranked, _spread(ranked, documents).masked_fill(~real, torch.inf)], dim=1) / temperature
+
+    def expected(columns: Tensor, places: range) -> Tensor:
+        weights = documents - 1 - 2 * torch.arange(places.start, places.stop, device=scores.device)
+        logits = torch.stack([weights, -torch.ones_like(weights)], dim=2).double() @ columns
+        rows = (logits - logits.detach().amax(dim=2, keepdim=True)).to(y.dtype).softmax(dim=2)
+        return (rows @ y[:, :, None])[:, :, 0]
+
+    ranks = min(count, scores.shape[1])
+    tiles = [range(start, min(start + ROWS, ranks)) for start in range(0, ranks, ROWS)]
+    values = [checkpoint(expected, columns, tile, use_reentrant=False, preserve_rng_state=False) for tile in tiles]
+    found: Tensor = torch.cat(values, dim=1).masked_fill(~real[:, :ranks], 0)
+    return found
+
+
+def _spread(ranked: Tensor, documents: Tensor) -> Tensor:
+    """sum_k |S_j - S_k| for descending scores, 0 on padding, of so many documents; equal scores have no gradient."""
+    first, last = tie_bounds(ranked)
+    last = torch.minimum(last, documents - 1)
+    sums = F.pad(ranked.cumsum(dim=1), (1, 0))
+    above, below = sums.gather(1, first), sums[:, -1:] - sums.gather(1, last + 1)
+    return above - below + (documents - 1 - last - first) * ranked
+
+
+def _tile_entries(documents: int) -> int:
+    """The size of the largest tile of one list, for `blocks.in_blocks`, in float64."""
+    return 2 * documents * min(documents, ROWS)

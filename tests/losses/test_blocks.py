@@ -7,8 +7,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from rerank.losses import LOSSES, soft_ranks
-from rerank.losses.kernels import blocks, sorting
+from rerank.losses import LOSSES, soft_ranks, sorting
+from rerank.losses.kernels import blocks
 from rerank.losses.kernels.blocks import in_blocks
 from tests.losses.graphs import loss_of, ragged_lists, value_and_gradient
 
