@@ -18,13 +18,14 @@ from rerank.runs.layout import ExperimentFolder
 from rerank.tasks.collection import expect_text
 from rerank.tasks.first_stage import first_stage_run
 from rerank.tasks.text import TextDataset, check_training, open_text
-from rerank.training.device import exclusive, open_accelerator, precision_of, uses_tf32
+from rerank.training.device import exclusive, kept_torch_settings, open_accelerator, precision_of, uses_tf32
 from rerank.utils.errors import UserError
 from rerank.utils.files import kept_hash, short_hash, write_text
 from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
 
 
+@kept_torch_settings()
 def distill(config: Config, teacher: str, fold: str = "all", teacher_template: str = "") -> ExperimentFolder:
     """Trains the encoder of the settings, the student, on the scores that a teacher gives to the candidates.
 

@@ -24,7 +24,13 @@ from rerank.models.scoring import score_candidates
 from rerank.runs.manifest import manifest_of, tag_of, write_manifest
 from rerank.tasks.collection import expect_text
 from rerank.tasks.text import check_encoder
-from rerank.training.device import device_facts, expect_one_process, open_accelerator, precision_facts
+from rerank.training.device import (
+    device_facts,
+    expect_one_process,
+    kept_torch_settings,
+    open_accelerator,
+    precision_facts,
+)
 from rerank.utils.cluster import LOCAL, expect_engine, work_on_ray
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, kept_hash, short_hash
@@ -93,6 +99,7 @@ class Parts:
             os.replace(self.folder, place / NEW)
 
 
+@kept_torch_settings()
 def rescore(
     config: Config, checkpoint: str, run: Path | None, out: Path, parts: int | None = None, engine: str = LOCAL
 ) -> bool:

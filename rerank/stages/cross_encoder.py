@@ -67,17 +67,18 @@ class CrossEncoder:
         if not self.trained:
             return self.open(world, folder)
         from rerank.tasks.text import TextDataset, TextTask  # these load torch
-        from rerank.training.device import open_accelerator
+        from rerank.training.device import kept_torch_settings, open_accelerator
         from rerank.training.objective import train_to_rank
 
         config, (first,) = self.config(world.config), below
         query_ids, keep_scores = [*fold.train, *fold.valid], config.encoder.first_stage_weight > 0
         candidates = select_candidates(first, world.collection.qrels, self.depth, query_ids, keep_scores)
         dataset = TextDataset(config, world.folder, world.texts, Path("below"), candidates, config.encoder.name)
-        accelerator = open_accelerator(config.training)
-        task = TextTask(dataset, Fold(fold.name, fold.train, fold.valid, ()), accelerator)
-        train_to_rank(task, task.qrels("valid"), config.loss, FoldFolder(folder), task.training, accelerator)
-        accelerator.free_memory()
+        with kept_torch_settings():
+            accelerator = open_accelerator(config.training)
+            task = TextTask(dataset, Fold(fold.name, fold.train, fold.valid, ()), accelerator)
+            train_to_rank(task, task.qrels("valid"), config.loss, FoldFolder(folder), task.training, accelerator)
+            accelerator.free_memory()
         return self.open(world, folder)
 
     def open(self, world: World, folder: Path) -> "CrossEncoderRanker":

@@ -48,18 +48,19 @@ def train(
     It stays as it is if there is no relevant document to learn from. `prepare` is called before the training.
     """
     from rerank.tasks.small_models import SmallModelTask  # loads torch
-    from rerank.training.device import open_accelerator
+    from rerank.training.device import kept_torch_settings, open_accelerator
     from rerank.training.objective import train_to_rank
 
     qrels, shared = world.collection.qrels, world.config.training
-    accelerator = open_accelerator(TrainingSettings(device=shared.device))
-    own = settings.lists, replace(settings.training, seed=shared.seed), settings.below_weight, accelerator.device
-    try:
-        task = SmallModelTask(fold, candidates, qrels, model, inputs, *own)
-    except UserError as error:  # no query to learn from or to validate with
-        log.info(f"{settings.kind}: {error}")
-        return
-    prepare(task)
-    place, valid = FoldFolder(folder), task.qrels("valid")
-    train_to_rank(task, valid, settings.loss, place, task.training, accelerator, show=False)
-    task.load(place.checkpoint)
+    with kept_torch_settings():
+        accelerator = open_accelerator(TrainingSettings(device=shared.device))
+        own = settings.lists, replace(settings.training, seed=shared.seed), settings.below_weight, accelerator.device
+        try:
+            task = SmallModelTask(fold, candidates, qrels, model, inputs, *own)
+        except UserError as error:  # no query to learn from or to validate with
+            log.info(f"{settings.kind}: {error}")
+            return
+        prepare(task)
+        place, valid = FoldFolder(folder), task.qrels("valid")
+        train_to_rank(task, valid, settings.loss, place, task.training, accelerator, show=False)
+        task.load(place.checkpoint)
