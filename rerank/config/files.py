@@ -45,4 +45,4 @@ def config_names(folder: Path = CONFIGS) -> str:
 def config_file(given: str | Path, folder: Path = CONFIGS, base: Path = Path()) -> Path:
     """The file that is given, relative to `base`; if there is none, the one of that name in the folder."""
     path, named = base / Path(given).expanduser(), folder / f"{given}.toml"
-    return named if not path.exists() and named.is_file() else path
+    return named if not path.is_file() and named.is_file() else path

@@ -4,6 +4,7 @@ import cyclopts
 import pytest
 
 from rerank.config import sections, validate
+from rerank.config.files import config_file
 from rerank.jobs.grid import read_grid
 from rerank.training.objective import open_loss
 from rerank.utils.errors import UserError
@@ -34,6 +35,13 @@ def test_the_grid_names_its_configuration_relative_to_itself(tmp_path):
     fold, found = read_grid(tmp_path / "sweeps" / "grid.toml")
     assert {cell.training.epochs for cell in found} == {7}
     assert fold == "all"
+
+
+def test_a_folder_of_the_name_is_no_configuration(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mq2008").mkdir()  # the collection
+    assert config_file("mq2008").is_file()
+    assert config_file("mq2009") == Path("mq2009")
 
 
 def test_a_name_stays_the_same_when_the_grid_grows(tmp_path):
