@@ -10,7 +10,8 @@ import numpy as np
 
 from rerank.data.types import BestPassage
 from rerank.models.reranker import Reranker
-from rerank.serving.dialects import Scored, request_of
+from rerank.models.scoring import TokenisedPairs
+from rerank.serving.dialects import Question, Scored, request_of
 from rerank.serving.engine import Engine, Job
 from rerank.serving.metrics import Metrics
 from rerank.serving.requests import Body, Limits, RefusalError, respond
@@ -57,7 +58,25 @@ class Service:
             tokenise, loop = self.reranker.scorer.tokenise_pairs, asyncio.get_running_loop()
             asked = question.pairs, question.max_doc_tokens
             passages = await loop.run_in_executor(self._tokeniser, tokenise, *asked)
-            store, job = passages.builder.documents, Job(passages)
-            self.metrics.documents_cut.inc(int((store.lengths > np.diff(store.offsets)).sum()))
+            job, warnings = Job(passages), self._what_is_cut(passages, question)
+            if warnings and not question.may_cut:
+                raise RefusalError(413, f"{'; '.join(warnings)}: the request allows no cut")
             found = await asyncio.wrap_future(self.engine.submit(job))
-        return request.answer(Scored(question, found.scores, job.tokens, self.name))
+        return request.answer(Scored(question, found.scores, job.tokens, self.name, warnings))
+
+    def _what_is_cut(self, passages: TokenisedPairs, question: Question) -> list[str]:
+        """A line for documents, and one for queries, that the model does not read to their end; they are counted."""
+        store, own = passages.builder.documents, self.reranker.scorer.model.max_doc_tokens
+        asked = question.max_doc_tokens
+        documents = int((store.lengths > np.diff(store.offsets)).sum())
+        queries = passages.builder.truncated_queries()
+        self.metrics.documents_cut.inc(documents)
+        self.metrics.queries_cut.inc(queries)
+        warnings = []
+        if asked and asked > own:
+            warnings.append(f"max_tokens_per_doc is {asked}, the model reads {own}")
+        if documents:
+            warnings.append(f"{documents} documents are cut at {min(asked or own, own)} tokens")
+        if queries:
+            warnings.append(f"{queries} queries are cut at {passages.builder.max_tokens // 2} tokens")
+        return warnings

@@ -84,7 +84,13 @@ def test_jina_ranks_documents(server, relevance, path, objects):
 
 
 def test_what_else_clients_of_jina_send(server, reranker, raw):
-    asked = {"query": QUERY, "documents": DOCUMENTS, "use_activation": False, "return_documents": "false", "future": 1}
+    asked = {
+        "query": QUERY,
+        "documents": DOCUMENTS,
+        "use_activation": False,
+        "return_documents": "false",
+        "future": None,
+    }
     for more, expected in (
         ({"top_n": "0"}, raw),
         ({"max_doc_length": 2}, reranker.score(QUERY, [" ".join(text.split()[:2]) for text in DOCUMENTS]).tolist()),
@@ -114,7 +120,10 @@ def test_cohere_ranks_documents_and_cuts_them_where_it_is_told(server, relevance
     assert result["relevance_score"] == pytest.approx(1 / (1 + math.exp(-expected)), abs=1e-5)
 
 
-@pytest.mark.parametrize("first, second", [("text_1", "text_2"), ("queries", "documents")])
+@pytest.mark.parametrize(
+    "first, second",
+    [("text_1", "text_2"), ("queries", "documents"), ("queries", "items"), ("data_1", "data_2")],
+)
 def test_vllm_scores_pairs_in_their_order(server, reranker, relevance, first, second):
     answer = server.ask("/v1/score", {"model": "bge", first: QUERY, second: DOCUMENTS}).json
     assert answer.keys() == {"id", "object", "created", "model", "data", "usage"}

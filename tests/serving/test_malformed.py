@@ -22,6 +22,7 @@ NOT_TEI = {
     "a text that is null": {"query": "amber", "texts": ["birch", None]},
     "a text that is an object": {"query": "amber", "texts": [{"text": "birch"}]},
     "raw_scores that are a text": GOOD | {"raw_scores": "yes"},
+    "a query without text": {"query": "", "texts": ["birch"]},
 }
 NOT_JINA = {
     "no documents": {"query": "amber"},
@@ -29,12 +30,14 @@ NOT_JINA = {
     "a top_n below 0": {"query": "amber", "documents": ["birch"], "top_n": -1},
     "a top_n that is 1.5": {"query": "amber", "documents": ["birch"], "top_n": 1.5},
     "a top_n that is a text": {"query": "amber", "documents": ["birch"], "top_n": "all"},
-    "max_tokens_per_doc of 0": {"query": "amber", "documents": ["birch"], "max_tokens_per_doc": 0},
+    "max_tokens_per_doc below 0": {"query": "amber", "documents": ["birch"], "max_tokens_per_doc": -1},
+    "a query of white space": {"query": " \n", "documents": ["birch"]},
     "return_documents that is a text": {"query": "amber", "documents": ["birch"], "return_documents": "yes"},
 }
 NOT_VLLM = {
     "one side alone": {"text_1": "amber"},
-    "as many queries as no documents": {"queries": ["amber", "fjord"], "documents": ["birch"]},
+    "a query without text": {"text_1": ["amber", ""], "text_2": "birch"},
+    "as many queries as no documents": {"queries": ["amber", "fjord"], "documents": ["birch"] * 3},
     "a query that is a number": {"text_1": 1, "text_2": "birch"},
     "an activation that is a text": {"text_1": "amber", "text_2": "birch", "use_activation": "no"},
 }
@@ -43,6 +46,8 @@ INVALID = {
     "/v1/rerank": NOT_JINA,
     "/v2/rerank": NOT_JINA,
     "/score": NOT_VLLM,
+    "/infinity/rerank": NOT_JINA,
+    "/voyage/v1/rerank": NOT_JINA,
 }
 FIELDS = (
     *("query", "texts", "raw_scores", "return_text", "document", "top_n", "max_tokens", "text_"),

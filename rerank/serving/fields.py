@@ -1,0 +1,83 @@
+"""The fields that clients send beside those of `dialects`: which change no answer, and which are refused.
+
+A field that the server does not compute would give an answer that is wrong in silence. So it is refused by name, unless
+its value changes neither order nor scores nor texts.
+"""
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from rerank.serving.requests import Body, RefusalError
+from rerank.utils.errors import nearest
+
+
+class Refused(NamedTuple):
+    """A field that is not computed: the values with which it changes nothing, and what to do for others."""
+
+    harmless: tuple[Any, ...]
+    instead: str
+
+
+WITHOUT_EFFECT = frozenset(
+    ("model", "model_name", "model_uid", "user", "priority", "request_id", "client_name", "timeout", "return_len")
+)
+"""Fields whose value changes no answer: there is one model, and requests are answered first come, first served."""
+
+CUT = "documents are cut at their end: take max_tokens_per_doc, or shorter texts"
+WHOLE = "a document is read whole, to max_tokens_per_doc, in passages that follow each other"
+PROMPT = "the prompt is the checkpoint's template"
+ACTIVATION = "take use_activation"
+REFUSED = {
+    # Cohere 1, Together
+    "rank_fields": Refused(([], ["text"]), "only the key text of a document is read: put what is to be ranked there"),
+    "max_chunks_per_doc": Refused((), WHOLE),
+    # TEI
+    "truncation_direction": Refused(("Right", "right"), CUT),
+    # vLLM
+    "truncate_prompt_tokens": Refused((-1,), CUT),
+    "truncation_side": Refused(("right",), CUT),
+    "max_tokens_per_query": Refused((0,), "a query is cut at half of the model's input"),
+    "instruction": Refused(("",), PROMPT),
+    "chat_template": Refused(("",), PROMPT),
+    "chat_template_kwargs": Refused(({},), PROMPT),
+    "mm_processor_kwargs": Refused(({},), "texts alone are ranked"),
+    "add_special_tokens": Refused((True,), "the model reads a pair with its special tokens"),
+    "normalize": Refused((), ACTIVATION),
+    "softmax": Refused((), ACTIVATION),
+    # Jina
+    "max_query_length": Refused((), "a query is cut at half of the model's input"),
+    "return_embeddings": Refused((False,), "a cross-encoder has no vectors of texts"),
+    # SiliconFlow, Xinference
+    "overlap_tokens": Refused((0,), WHOLE),
+}
+"""Field -> what is refused; the order of the servers that have it."""
+
+
+def check_fields(body: Body, known: Collection[str]) -> Body:
+    """The fields of a request that are in `known`; raises RefusalError for one that would change the answer.
+
+    A field that no server has is refused too, unless it is null: it may be a misspelt one.
+    """
+    for name, value in body.items():
+        if name in known or name in WITHOUT_EFFECT or value is None:
+            continue
+        if name in REFUSED:
+            if value not in REFUSED[name].harmless:
+                raise RefusalError(422, f"{name}: is not computed here; {REFUSED[name].instead}")
+        else:
+            raise RefusalError(422, f"{name[:50]}: unknown field; {nearest(name, sorted(known))}")
+    return {name: value for name, value in body.items() if name in known}
+
+
+def one_name(body: Body, names: dict[str, str]) -> Body:
+    """The body with each field under the name that `names` gives it; raises RefusalError if two names meet."""
+    found: Body = {}
+    for name, value in body.items():
+        target = names.get(name, name)
+        if value is None and target in found:
+            continue
+        if found.get(target) is not None:
+            others = [other for other in body if names.get(other, other) == target]
+            raise RefusalError(422, f"{others[0]}, {others[1]}: two names of the same field; expected one of them")
+        found[target] = value
+    return found
