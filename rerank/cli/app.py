@@ -1,23 +1,16 @@
 """The commands of the command line, each in a module that is imported when it is called."""
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from cyclopts import App, ArgumentCollection
 
-from rerank.cli.arguments import WHOLE_HELP
 from rerank.utils.errors import UserError
 from rerank.utils.plugins import add_plugins, load_plugins
 
-app = App(
-    name="rerank",
-    help="Fine-tunes a cross-encoder to re-rank the results of a first-stage retriever such as BM25, directly "
-    "optimising a differentiable version of the evaluation metric.",
-    help_epilogue="With --plugin MODULE, every command imports a module that registers losses, stages, … of your own.",
-    help_format="plaintext",
-    help_on_error=False,
-    result_action="return_value",
-    suppress_keyboard_interrupt=False,
-)
+if TYPE_CHECKING:
+    from cyclopts.help.protocols import HelpFormatter
 
 COMMANDS = {
     "demo": "Run the whole pipeline on a small generated collection.\n\n"
@@ -62,22 +55,30 @@ PLUGIN, HELP, END, ALL = "--plugin", ("--help", "-h"), "--", "all"
 WITH_SETTINGS = ("doctor", "fit", "retrieve", "train", "distill", "score", "search", "serve", "export")
 
 
-def _read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    from rerank.cli.settings import read_config_file
-
-    read_config_file(app, commands, arguments)
-
-
-for position, (command, text) in enumerate(COMMANDS.items()):
-    app.command(
-        f"rerank.cli.{command}:{FUNCTIONS.get(command, command)}",
-        name=command,
-        help=text,
-        sort_key=position,
-        config=[_read_config_file] if command in WITH_SETTINGS else [],
+def make_app(formatter: "HelpFormatter | None" = None) -> App:
+    """The command line; the formatter is that of the help."""
+    app = App(
+        name="rerank",
+        help="Fine-tunes a cross-encoder to re-rank the results of a first-stage retriever such as BM25, directly "
+        "optimising a differentiable version of the evaluation metric.",
+        help_epilogue="With --plugin MODULE, a command imports a module that registers losses, stages, … of your own.",
+        help_format="plaintext",
+        help_formatter=formatter,
+        help_on_error=False,
+        result_action="return_value",
+        suppress_keyboard_interrupt=False,
     )
-app.register_install_completion_command(help="Install completion of commands and flags for bash, zsh or fish.")
-app["--help"].sort_key = app["--version"].sort_key = len(COMMANDS)
+    for position, (command, text) in enumerate(COMMANDS.items()):
+        app.command(
+            f"rerank.cli.{command}:{FUNCTIONS.get(command, command)}",
+            name=command,
+            help=text,
+            sort_key=position,
+            config=[_read_config_file] if command in WITH_SETTINGS else [],
+        )
+    app.register_install_completion_command(help="Install completion of commands and flags for bash, zsh or fish.")
+    app["--help"].sort_key = app["--version"].sort_key = len(COMMANDS)
+    return app
 
 
 def run(words: Sequence[str]) -> None:
@@ -86,11 +87,40 @@ def run(words: Sequence[str]) -> None:
     if modules:
         add_plugins(modules)
         load_plugins()
-    place = next((place for place, word in enumerate(left) if word in HELP and place), None)
-    if place is not None:
-        WHOLE_HELP.set(left[place + 1 : place + 2] == [ALL])
-        left = [*left[: place + 1], *left[place + 1 + WHOLE_HELP.get() :]]
-    app(left, exit_on_error=False, print_error=False)
+    formatter = None
+    if place := next((place for place, word in enumerate(left) if word in HELP), 0):
+        from rerank.cli.help import Formatter
+
+        formatter = Formatter(whole=left[place + 1 : place + 2] == [ALL])
+        left = left[: place + 1]
+    make_app(formatter)(with_values(left), exit_on_error=False, print_error=False)
+
+
+def _read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Fills the settings from the file of --config; cyclopts calls it once the flags are read."""
+    from rerank.config.files import config_file
+    from rerank.config.flags import fill
+    from rerank.runs.settings import read_toml
+
+    if tokens := next(argument.tokens for argument in arguments if "--config" in argument.names):
+        path = config_file(tokens[-1].value)
+        fill(arguments, read_toml(path, "--config "), path)
+
+
+def with_values(words: Sequence[str]) -> list[str]:
+    """The words with the values that flags of hyperparameters leave out.
+
+    >>> with_values(["--loss.no-stop-gradient", "--loss.stop-gradient", "--loss.alpha", "2"])
+    ['--loss.stop-gradient=false', '--loss.stop-gradient=true', '--loss.alpha', '2']
+    """
+    found = []
+    for word, following in pairwise([*words, END]):
+        if word.startswith("--loss.no-"):
+            word = f"--loss.{word.removeprefix('--loss.no-')}=false"
+        elif word.startswith("--loss.") and word != "--loss.name" and "=" not in word and following.startswith("--"):
+            word = f"{word}=true"
+        found.append(word)
+    return found
 
 
 def _take_plugins(words: Sequence[str]) -> tuple[list[str], list[str]]:

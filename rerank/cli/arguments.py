@@ -1,14 +1,14 @@
-"""Arguments of several commands."""
+"""Arguments and settings of several commands."""
 
-from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.utils.parameters import PathText, Pattern
-
-WHOLE_HELP = ContextVar("whole_help", default=True)
-"""Whether the help of a command shows all settings, and not those alone that are set often."""
+from rerank.config import CollectionSettings, EncoderSettings, FirstStageSettings, OutputSettings, TrainingSettings
+from rerank.config.flags import Flags, only
+from rerank.config.settings import often
+from rerank.utils.parameters import PathText, Pattern, Whole, at_least
 
 Model = Annotated[
     PathText,
@@ -17,34 +17,49 @@ Model = Annotated[
         "Face cross-encoder."
     ),
 ]
-"""What ranks."""
-
-OF_CHECKPOINT = Parameter(
-    help="Where queries and documents are; default: the collection that the checkpoint was trained on.",
-    show_default=False,
-)
-"""--collection of a command whose model names a collection."""
-
-OF_RANKING = (
-    "collection.source",
-    "collection.language",
-    "first_stage.index",
-    "first_stage.depth",
-    "first_stage.k1",
-    "first_stage.b",
-    "first_stage.threads",
-    "encoder.pooling",
-    "encoder.template",
-    "training.device",
-    "training.precision",
-    "training.max_tokens_per_forward",
-    "output.folder",
-)
-"""The settings that act on what ranks with a pipeline or a model: score, search and serve."""
+"""The checkpoint or pipeline folder."""
 
 Budget = Annotated[
     str, Parameter(validator=Pattern(r"\d{1,9}(\.\d{1,9})?ms", "milliseconds, such as 100ms"), show_default=False)
 ]
+
+
+@dataclass(frozen=True)
+class NamedCollection(CollectionSettings):
+    """The collection of a command whose model names one."""
+
+    source: Annotated[PathText, often("--collection"), Parameter(show_default=False)] = ""
+    """Where queries and documents are; default: the collection that the checkpoint was trained on."""
+
+
+@dataclass(frozen=True)
+class RankingFlags(Flags):
+    """The settings that act on what ranks with a pipeline or a model."""
+
+    collection: Annotated[NamedCollection, only("collection", "source", "language")] = NamedCollection()
+    first_stage: Annotated[FirstStageSettings, only("first_stage", "index", "depth", "k1", "b", "threads")] = (
+        FirstStageSettings()
+    )
+    encoder: Annotated[EncoderSettings, only("encoder", "max_doc_tokens", "pooling", "template")] = EncoderSettings()
+    training: Annotated[TrainingSettings, only("training", "device", "precision", "max_tokens_per_forward")] = (
+        TrainingSettings()
+    )
+    output: Annotated[OutputSettings, only("output", "folder")] = OutputSettings()
+
+
+@dataclass(frozen=True)
+class FewCandidates(FirstStageSettings):
+    """The first stage of a search: it shows few documents, and somebody waits for them."""
+
+    depth: Annotated[Whole, at_least(1), often("--depth")] = 50
+    """Candidates per query."""
+
+
+@dataclass(frozen=True)
+class SearchFlags(RankingFlags):
+    """The settings that act on a search."""
+
+    first_stage: Annotated[FewCandidates, only("first_stage", "index", "depth", "k1", "b", "threads")] = FewCandidates()
 
 
 def milliseconds(budget: str) -> float | None:

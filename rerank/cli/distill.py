@@ -1,24 +1,53 @@
 """`rerank distill`: a teacher scores the candidates, and an encoder is trained on its scores."""
 
-from cyclopts import Parameter
+from dataclasses import dataclass
+from typing import Annotated
 
-from rerank.cli.settings import with_settings
-from rerank.config import Config
+from rerank.config import (
+    CollectionSettings,
+    EncoderSettings,
+    FirstStageSettings,
+    LossSettings,
+    OutputSettings,
+    TrainingSettings,
+)
+from rerank.config.flags import Flags
+from rerank.config.settings import often
 from rerank.utils.parameters import PathText
 from rerank.utils.progress import print_result
 
 
-@with_settings(
-    "collection",
-    "first_stage",
-    "encoder",
-    "loss",
-    "training",
-    "output",
-    flags={"encoder.name": Parameter(alias=("--encoder", "--student"))},
-    defaults={"loss.name": "margin_mse"},
-)
-def distill(teacher: PathText, *, fold: str = "all", teacher_template: str = "", config: Config) -> None:
+@dataclass(frozen=True)
+class Student(EncoderSettings):
+    """The encoder that learns from the teacher."""
+
+    name: Annotated[PathText, often("--encoder", "--student")] = EncoderSettings.name
+    """A Hugging Face encoder or cross-encoder: a hub name or a folder."""
+
+
+@dataclass(frozen=True)
+class DistillationLoss(LossSettings):
+    """The loss, whose labels are the teacher's scores."""
+
+    name: Annotated[str, often("--loss")] = "margin_mse"
+    """What training minimises; `--loss.KEY VALUE` sets its hyperparameters."""
+
+
+@dataclass(frozen=True)
+class DistillFlags(Flags):
+    """The settings that act on the training of a student."""
+
+    collection: CollectionSettings = CollectionSettings()
+    first_stage: FirstStageSettings = FirstStageSettings()
+    encoder: Student = Student()
+    loss: DistillationLoss = DistillationLoss()
+    training: TrainingSettings = TrainingSettings()
+    output: OutputSettings = OutputSettings()
+
+
+def distill(
+    teacher: PathText, *, fold: str = "all", teacher_template: str = "", flags: DistillFlags = DistillFlags()
+) -> None:
     """Trains an encoder, the student, on the scores that a cross-encoder, the teacher, gives to the candidates.
 
     Parameters
@@ -32,4 +61,4 @@ def distill(teacher: PathText, *, fold: str = "all", teacher_template: str = "",
     """
     from rerank.jobs.distill import distill
 
-    print_result(distill(config, teacher, fold, teacher_template).path)
+    print_result(distill(flags.config(), teacher, fold, teacher_template).path)

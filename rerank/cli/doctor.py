@@ -2,12 +2,17 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from rerank import __version__
-from rerank.cli.settings import with_settings
-from rerank.config import Config
+from rerank.config import CollectionSettings, Config, EncoderSettings, FirstStageSettings, TrainingSettings
+from rerank.config.flags import Flags, only
+from rerank.config.settings import often
 from rerank.data.collections import open_collection
 from rerank.data.letor.layouts import fold_names, is_feature_source
 from rerank.models.encoder import load_encoder
@@ -15,20 +20,39 @@ from rerank.retrieval.java import java_version
 from rerank.retrieval.lucene_index import choose_index
 from rerank.training.device import describe_device
 from rerank.utils.errors import UserError
+from rerank.utils.parameters import PathText
 from rerank.utils.plugins import load_plugins, plugin_versions
 
 
-@with_settings(
-    "collection",
-    "first_stage.run",
-    "first_stage.index",
-    "encoder.name",
-    "training.device",
-    "training.precision",
-    defaults={"collection.source": "", "encoder.name": ""},
-)
-def doctor(*, config: Config) -> None:
+@dataclass(frozen=True)
+class CheckedCollection(CollectionSettings):
+    """The collection that is checked, if one is given."""
+
+    source: Annotated[PathText, often("--collection"), Parameter(show_default=False)] = ""
+    """An ir_datasets id, a folder in BEIR's layout, or SVMlight files of feature vectors."""
+
+
+@dataclass(frozen=True)
+class CheckedEncoder(EncoderSettings):
+    """The encoder that is checked, if one is given."""
+
+    name: Annotated[PathText, often("--encoder"), Parameter(show_default=False)] = ""
+    """A Hugging Face encoder or cross-encoder: a hub name or a folder."""
+
+
+@dataclass(frozen=True)
+class DoctorFlags(Flags):
+    """The settings that name what is checked."""
+
+    collection: CheckedCollection = CheckedCollection()
+    first_stage: Annotated[FirstStageSettings, only("first_stage", "run", "index")] = FirstStageSettings()
+    encoder: Annotated[CheckedEncoder, only("encoder", "name")] = CheckedEncoder()
+    training: Annotated[TrainingSettings, only("training", "device", "precision")] = TrainingSettings()
+
+
+def doctor(*, flags: DoctorFlags = DoctorFlags()) -> None:
     """Checks Java, the packages, the GPU, and what is named; exit code 1 if something is missing."""
+    config = flags.config()
     source = config.collection.source
     parts: dict[str, Callable[[], str]] = {"Java": java_version, "packages": _packages}
     if source and is_feature_source(source):  # needs no Java, first stage or encoder

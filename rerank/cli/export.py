@@ -1,24 +1,31 @@
 """`rerank export`: a checkpoint as a graph for a CPU."""
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from rerank.cli.settings import with_settings
-from rerank.config import Config
+from rerank.config import EncoderSettings
+from rerank.config.flags import Flags, only
 from rerank.utils.files import check_new_folder
 from rerank.utils.parameters import FilePath, PathText
 from rerank.utils.progress import print_result
 
 
-@with_settings("encoder.max_doc_tokens", "encoder.pooling", "encoder.template")
+@dataclass(frozen=True)
+class ExportFlags(Flags):
+    """The settings that act on a graph."""
+
+    encoder: Annotated[EncoderSettings, only("encoder", "max_doc_tokens", "pooling", "template")] = EncoderSettings()
+
+
 def export(
     checkpoint: PathText,
     folder: FilePath,
     *,
     format: Literal["onnx", "openvino"],  # noqa: A002 - the name of the flag
     int8: Annotated[bool, Parameter(negative=())] = False,
-    config: Config,
+    flags: ExportFlags = ExportFlags(),
 ) -> None:
     """Writes a checkpoint as a graph for a CPU.
 
@@ -36,4 +43,4 @@ def export(
     check_new_folder(folder, "folder")
     from rerank.jobs.graphs import export_checkpoint
 
-    print_result(export_checkpoint(config.encoder, checkpoint, folder, format, int8))
+    print_result(export_checkpoint(flags.config().encoder, checkpoint, folder, format, int8))

@@ -1,65 +1,62 @@
 """`rerank fit`: the best pipeline that a collection and its judgments allow, as one folder."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from rerank.cli.arguments import Budget, milliseconds
-from rerank.cli.settings import with_settings
-from rerank.config import Config
+from rerank.config import CollectionSettings, FirstStageSettings, OutputSettings, TrainingSettings
 from rerank.config.files import check_path
+from rerank.config.flags import Flags, only
 from rerank.utils.cluster import LOCAL, Engine
 from rerank.utils.parameters import OptionalPath, PathText
 from rerank.utils.progress import log, print_result
 
 
-@with_settings(
-    "collection.language",
-    "first_stage.index",
-    "first_stage.threads",
-    "training.device",
-    "training.precision",
-    "training.seed",
-    "output.folder",
-)
-def fit(
-    collection: PathText,
-    *,
-    encoder: PathText = "sentence-transformers/all-MiniLM-L6-v2",
-    cross_encoder: Annotated[PathText, Parameter(show_default=False)] = "",
-    pipeline: OptionalPath = None,
-    measure: str = "nDCG@20",
-    out: OptionalPath = None,
-    portable: Annotated[bool, Parameter(negative=())] = False,
-    budget: Budget = "",
-    on: Engine = LOCAL,
-    config: Config,
-) -> None:
+@Parameter(name="*")
+@dataclass(frozen=True)
+class FitOptions:
+    """What is fitted, and how the pipeline is chosen."""
+
+    encoder: PathText = "sentence-transformers/all-MiniLM-L6-v2"
+    """The bi-encoder of the stages: a hub name or a folder; none: BM25 alone."""
+    cross_encoder: Annotated[PathText, Parameter(show_default=False)] = ""
+    """A cross-encoder that re-ranks, fine-tuned in each fold: a hub name or a folder."""
+    pipeline: OptionalPath = None
+    """A TOML file with the stages to try, in the place of the default ones."""
+    measure: str = "nDCG@20"
+    """The measure that stages are compared by."""
+    out: OptionalPath = None
+    """The folder to write [default: runs/<collection>/pipeline]."""
+    portable: Annotated[bool, Parameter(negative=())] = False
+    """Copy the index, the vectors, the documents and the encoders into the folder, for another machine."""
+    budget: Budget = ""
+    """Choose among the stages that answer a query within this time on this machine, such as 100ms."""
+    on: Engine = LOCAL
+    """Where cross-encoders are fitted: local, ray, or ray://HOST:10001."""
+
+
+@dataclass(frozen=True)
+class FitFlags(Flags):
+    """The settings that all stages share."""
+
+    collection: Annotated[CollectionSettings, only("collection", "language")] = CollectionSettings()
+    first_stage: Annotated[FirstStageSettings, only("first_stage", "index", "threads")] = FirstStageSettings()
+    training: Annotated[TrainingSettings, only("training", "device", "precision", "seed")] = TrainingSettings()
+    output: Annotated[OutputSettings, only("output", "folder")] = OutputSettings()
+
+
+def fit(collection: PathText, *, options: FitOptions = FitOptions(), flags: FitFlags = FitFlags()) -> None:
     """Fits a pipeline on a collection: cross-validates its stages, selects the one that answers, prints a table.
 
     Parameters
     ----------
     collection
         An ir_datasets id, or a folder in BEIR's layout; with or without judgments.
-    encoder
-        The bi-encoder of the stages: a hub name or a folder; none: BM25 alone.
-    cross_encoder
-        A cross-encoder that re-ranks, fine-tuned in each fold: a hub name or a folder.
-    pipeline
-        A TOML file with the stages to try, in the place of the default ones.
-    measure
-        The measure that stages are compared by.
-    out
-        The folder to write [default: runs/<collection>/pipeline].
-    portable
-        Copy the index, the vectors, the documents and the encoders into the folder, for another machine.
-    budget
-        Choose among the stages that answer a query within this time on this machine, such as 100ms.
-    on
-        Where cross-encoders are fitted: local, ray, or ray://HOST:10001.
     """
-    check_path("--cross-encoder", cross_encoder)
+    config = flags.config()
+    check_path("--cross-encoder", options.cross_encoder)
     from rerank.evaluation.tables.table import render
     from rerank.pipelines.evidence_table import as_table, limits
     from rerank.pipelines.fit import fit as fit_pipeline
@@ -69,14 +66,14 @@ def fit(
     config = replace(config, collection=replace(config.collection, source=collection))
     folder = fit_pipeline(
         config,
-        Pipeline.read(pipeline) if pipeline else None,
-        encoder=encoder,
-        cross_encoder=cross_encoder,
-        out=out,
-        measure=measure,
-        portable=portable,
-        budget=milliseconds(budget),
-        engine=on,
+        Pipeline.read(options.pipeline) if options.pipeline else None,
+        encoder=options.encoder,
+        cross_encoder=options.cross_encoder,
+        out=options.out,
+        measure=options.measure,
+        portable=options.portable,
+        budget=milliseconds(options.budget),
+        engine=options.on,
     ).fitted.folder
     record = read_evidence(folder)
     print_result(render(as_table(record)))

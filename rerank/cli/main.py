@@ -10,7 +10,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import copy_context
 from types import FrameType
 from typing import NoReturn
 
@@ -28,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def call() -> None:
         from rerank.cli.app import run
 
-        copy_context().run(run, words)
+        run(words)
 
     run_and_exit(call)
 
@@ -135,9 +134,12 @@ def _fail(error: Exception) -> NoReturn:
     text = str(error)
     if isinstance(error, UnknownOptionError):
         flag = (error.token.keyword or error.token.value).partition("=")[0]
-        if flag in setting_flags():
+        known, hyperparameter = setting_flags(), f"--loss.{flag.lstrip('-')}"
+        if flag in known:
             command = " ".join(["rerank", *(error.command_chain or ())])
             text = f"{flag}: has no effect on `{command}`, which does not take it"
+        elif hyperparameter in known:
+            text = f"Unknown option: {flag}. Did you mean {hyperparameter}?"
     elif isinstance(error, ValidationError) and error.argument and error.exception_message:
         token = error.argument.tokens[0] if error.argument.tokens else None
         source = f"{token.source}: " if token and token.source not in ("", "cli") else ""

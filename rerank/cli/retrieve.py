@@ -1,12 +1,24 @@
 """`rerank retrieve`: BM25 on a collection."""
 
-from rerank.cli.settings import with_settings
-from rerank.config import Config
+from dataclasses import dataclass
+from typing import Annotated
+
+from rerank.config import CollectionSettings, FirstStageSettings, OutputSettings, TrainingSettings
+from rerank.config.flags import Flags, only
 
 
-@with_settings("collection", "first_stage", "training.device", "output.folder")
-def retrieve(*, config: Config) -> None:
+@dataclass(frozen=True)
+class RetrieveFlags(Flags):
+    """The settings that act on the first stage."""
+
+    collection: CollectionSettings = CollectionSettings()
+    first_stage: FirstStageSettings = FirstStageSettings()
+    training: Annotated[TrainingSettings, only("training", "device")] = TrainingSettings()
+    output: Annotated[OutputSettings, only("output", "folder")] = OutputSettings()
+
+
+def retrieve(*, flags: RetrieveFlags = RetrieveFlags()) -> None:
     """Retrieves the candidates of every query with BM25."""
     from rerank.tasks.first_stage import retrieve
 
-    print(retrieve(config))
+    print(retrieve(flags.config()))

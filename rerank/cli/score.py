@@ -1,26 +1,29 @@
 """`rerank score`: queries ranked by a pipeline, or any run re-ranked by a trained model."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from rerank.cli.arguments import OF_CHECKPOINT, OF_RANKING, Model
-from rerank.cli.settings import with_settings
-from rerank.config import Config
+from rerank.cli.arguments import Model, NamedCollection, RankingFlags
+from rerank.config import TrainingSettings
+from rerank.config.flags import only
 from rerank.utils.cluster import LOCAL, Engine
 from rerank.utils.errors import UserError
 from rerank.utils.parameters import FilePath, OptionalPath, Whole, at_least
 from rerank.utils.progress import print_result
 
 
-@with_settings(
-    *OF_RANKING,
-    "collection.queries",
-    "encoder.max_doc_tokens",
-    "training.tf32",
-    flags={"collection.source": OF_CHECKPOINT},
-    defaults={"collection.source": ""},
-)
+@dataclass(frozen=True)
+class ScoreFlags(RankingFlags):
+    """The settings that act on a model that ranks many queries."""
+
+    collection: Annotated[NamedCollection, only("collection", "source", "queries", "language")] = NamedCollection()
+    training: Annotated[TrainingSettings, only("training", "device", "precision", "tf32", "max_tokens_per_forward")] = (
+        TrainingSettings()
+    )
+
+
 def score(
     model: Model,
     run: OptionalPath = None,
@@ -28,7 +31,7 @@ def score(
     out: FilePath,
     parts: Annotated[Whole | None, at_least(1)] = None,
     on: Engine = LOCAL,
-    config: Config,
+    flags: ScoreFlags = ScoreFlags(),
 ) -> None:
     """Ranks queries with a fitted pipeline; or re-ranks a run, or BM25's, with a cross-encoder.
 
@@ -45,6 +48,7 @@ def score(
         Where the parts are scored: local, or on a Ray cluster: ray (of this machine, or RAY_ADDRESS),
         ray://HOST:10001.
     """
+    config = flags.config()
     from rerank.pipelines.folder import is_pipeline
 
     if is_pipeline(Path(model)):

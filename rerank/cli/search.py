@@ -10,30 +10,25 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.arguments import OF_CHECKPOINT, OF_RANKING, Model
-from rerank.cli.settings import with_settings
-from rerank.config import Config
+from rerank.cli.arguments import Model, SearchFlags
 from rerank.data.text_lines import check_query
 from rerank.data.types import Hit, Marked
 from rerank.utils.parameters import Whole, at_least
 from rerank.utils.progress import log
 
-DEFAULTS = {"collection.source": "", "first_stage.depth": 50}
-"""A search shows few documents, and somebody waits for them."""
 INDENT = " " * 6
 CONTROL, REPLACEMENT = re.compile(r"[\x00-\x1f\x7f-\x9f]"), "\ufffd"
 """Characters that a terminal would obey, and what is shown for one."""
 NO_BREAK = "\u00a0"
 
 
-@with_settings(*OF_RANKING, "encoder.max_doc_tokens", flags={"collection.source": OF_CHECKPOINT}, defaults=DEFAULTS)
 def search(
     model: Model,
     query: str,
     *,
     top: Annotated[Whole, at_least(1)] = 10,
     explain: Annotated[bool, Parameter(negative=())] = False,
-    config: Config,
+    flags: SearchFlags = SearchFlags(),
 ) -> None:
     """Searches a collection with a fitted pipeline, or with a cross-encoder that re-ranks BM25's candidates.
 
@@ -49,7 +44,7 @@ def search(
     check_query(query)
     from rerank.pipelines.open import open_pipeline
 
-    pipeline = open_pipeline(model, config)
+    pipeline = open_pipeline(model, flags.config())
     hits = pipeline.search(query, top, explain=explain)
     if not hits:
         log.info("no document has a word of the query; stop words do not count")

@@ -1,65 +1,68 @@
 """`rerank serve`: a pipeline or a model behind HTTP."""
 
 import contextlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from rerank.cli.arguments import OF_RANKING, Budget, Model, milliseconds
-from rerank.cli.search import DEFAULTS
-from rerank.cli.settings import with_settings
-from rerank.config import Config
+from rerank.cli.arguments import Budget, Model, NamedCollection, SearchFlags, milliseconds
+from rerank.config import EncoderSettings
+from rerank.config.flags import only
+from rerank.config.settings import often
 from rerank.utils.errors import UserError
-from rerank.utils.parameters import LARGEST_WHOLE, Count, OptionalPath, Whole, at_least, between
+from rerank.utils.parameters import LARGEST_WHOLE, Count, OptionalPath, PathText, Whole, at_least, between
 from rerank.utils.progress import log
 
-SEARCHED = Parameter(
-    help="Documents to search in a page at /, as `rerank search` does; without it there is no page.", show_default=False
-)
 AtLeastOne = Annotated[Whole, at_least(1)]
 
 
-@with_settings(*OF_RANKING, flags={"collection.source": SEARCHED}, defaults=DEFAULTS)
-def serve(
-    model: Model,
-    *,
-    host: str = "127.0.0.1",
-    port: Annotated[Whole, between(0, 65535)] = 8080,
-    api_key_file: OptionalPath = None,
-    budget: Budget = "",
-    speed: Literal["auto", "exact"] = "auto",
-    max_doc_tokens: Annotated[Count | None, at_least(1)] = None,
-    max_body_mib: AtLeastOne = 16,
-    max_documents: AtLeastOne = 1000,
-    max_queue: AtLeastOne = 10_000,
-    config: Config,
-) -> None:
-    """Answers searches and re-ranking requests over HTTP, in the APIs of TEI, Jina, Cohere and vLLM.
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ServeOptions:
+    """Where a server listens, and what it takes."""
 
-    Parameters
-    ----------
-    host
-        The address to listen on; 0.0.0.0 is every address of this machine.
-    port
-        The port; 0: any that is free.
-    api_key_file
-        A file with a key on each line: requests need one, in "Authorization: Bearer <key>" or "X-API-Key: <key>".
-    budget
-        The time of a search, such as 100ms: the last stage of a pipeline that ends in time answers.
-    speed
-        auto: bf16 or int8 on a CPU if that is faster and ranks alike; exact: float32.
-    max_doc_tokens
-        Tokens kept of a document, or all; default: those that the checkpoint was trained with.
-    max_body_mib
-        MiB of a request.
-    max_documents
-        Documents of a request.
-    max_queue
-        Documents of all requests that wait; more are answered with 429.
-    """
+    host: str = "127.0.0.1"
+    """The address to listen on; 0.0.0.0 is every address of this machine."""
+    port: Annotated[Whole, between(0, 65535)] = 8080
+    """The port; 0: any that is free."""
+    api_key_file: OptionalPath = None
+    """A file with a key on each line: requests need one, in "Authorization: Bearer <key>" or "X-API-Key: <key>"."""
+    budget: Budget = ""
+    """The time of a search, such as 100ms: the last stage of a pipeline that ends in time answers."""
+    speed: Literal["auto", "exact"] = "auto"
+    """auto: bf16 or int8 on a CPU if that is faster and ranks alike; exact: float32."""
+    max_doc_tokens: Annotated[Count | None, at_least(1)] = None
+    """Tokens kept of a document, or all; default: those that the checkpoint was trained with."""
+    max_body_mib: AtLeastOne = 16
+    """MiB of a request."""
+    max_documents: AtLeastOne = 1000
+    """Documents of a request."""
+    max_queue: AtLeastOne = 10_000
+    """Documents of all requests that wait; more are answered with 429."""
+
+
+@dataclass(frozen=True)
+class SearchedCollection(NamedCollection):
+    """The documents of the search page."""
+
+    source: Annotated[PathText, often("--collection"), Parameter(show_default=False)] = ""
+    """Documents to search in a page at /, as `rerank search` does; without it there is no page."""
+
+
+@dataclass(frozen=True)
+class ServeFlags(SearchFlags):
+    """The settings that act on a server."""
+
+    collection: Annotated[SearchedCollection, only("collection", "source", "language")] = SearchedCollection()
+    encoder: Annotated[EncoderSettings, only("encoder", "pooling", "template")] = EncoderSettings()
+
+
+def serve(model: Model, *, options: ServeOptions = ServeOptions(), flags: ServeFlags = ServeFlags()) -> None:
+    """Answers searches and re-ranking requests over HTTP, in the APIs of TEI, Jina, Cohere and vLLM."""
+    config = flags.config()
     from rerank.pipelines.open import open_to_serve, served_by
     from rerank.serving.app import make_app
     from rerank.serving.metrics import Metrics
@@ -68,18 +71,21 @@ def serve(
     from rerank.serving.server import address_of, open_socket, read_keys, serve_until_interrupted
     from rerank.serving.service import Service
 
-    if max_documents > max_queue:
-        raise UserError(f"--max-documents {max_documents}: one request would not fit into the queue of {max_queue}")
-    limits = Limits(max_body_mib * 2**20, max_documents, max_queue)
-    keys = read_keys(api_key_file) if api_key_file else ()
+    limits = Limits(options.max_body_mib * 2**20, options.max_documents, options.max_queue)
+    if limits.max_documents > limits.max_queue:
+        raise UserError(
+            f"--max-documents {limits.max_documents}: one request would not fit into the queue of {limits.max_queue}"
+        )
+    keys = read_keys(options.api_key_file) if options.api_key_file else ()
     name, metrics = default_name(model), Metrics()
-    quick = speed == "auto" and config.training.precision == "auto"
-    if speed == "exact" and config.training.precision == "auto":
+    quick = options.speed == "auto" and config.training.precision == "auto"
+    if options.speed == "exact" and config.training.precision == "auto":
         config = replace(config, training=replace(config.training, precision="float32"))
-    tokens = LARGEST_WHOLE if max_doc_tokens == "all" else max_doc_tokens
+    tokens = LARGEST_WHOLE if options.max_doc_tokens == "all" else options.max_doc_tokens
     service = searches = None
+    host, budget = options.host, options.budget
     with contextlib.ExitStack() as resources:
-        bound = resources.enter_context(open_socket(host, port))
+        bound = resources.enter_context(open_socket(host, options.port))
         reranker, pipeline = open_to_serve(model, config, tokens, quick)
         if reranker:
             service = Service(reranker, name, limits, metrics)

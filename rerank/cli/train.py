@@ -2,14 +2,12 @@
 
 import sys
 
-from rerank.cli.settings import with_settings
-from rerank.config import Config
+from rerank.config.flags import AllFlags
 from rerank.utils.cluster import LOCAL, Engine
 from rerank.utils.progress import print_result
 
 
-@with_settings("collection", "first_stage", "encoder", "network", "lists", "loss", "training", "output")
-def train(*, fold: str = "all", on: Engine = LOCAL, config: Config) -> None:
+def train(*, fold: str = "all", on: Engine = LOCAL, flags: AllFlags = AllFlags()) -> None:
     """Fine-tunes an encoder, or a network on feature vectors, and writes the runs of the test queries.
 
     Parameters
@@ -20,6 +18,7 @@ def train(*, fold: str = "all", on: Engine = LOCAL, config: Config) -> None:
         Where the folds are trained: local, one after the other, or side by side on a Ray cluster: ray (of this
         machine, or RAY_ADDRESS), ray://HOST:10001.
     """
+    config = flags.config()
     if on == LOCAL:
         from rerank.jobs.train import train_folds
 

@@ -1,53 +1,94 @@
-"""The settings as flags: what cyclopts reads them from, and the configuration of the values that it gives."""
+"""The settings as flags: what cyclopts reads, with the values of a TOML file, and the configuration that it gives."""
 
-import functools
-import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
-import docstring_parser
-from cyclopts import ArgumentCollection, Group, Parameter, Token
+from cyclopts import App, ArgumentCollection, Parameter, Token
 
-from rerank.config.functions import flag_name, registered_helps, replace_setting, setting_types
-from rerank.config.losses import losses
-from rerank.config.settings import Config
+from rerank.config.files import config_names
+from rerank.config.functions import flag_name, setting_types, validate
+from rerank.config.losses import losses, losses_with
+from rerank.config.settings import (
+    CollectionSettings,
+    Config,
+    EncoderSettings,
+    FirstStageSettings,
+    ListsSettings,
+    LossSettings,
+    NetworkSettings,
+    OutputSettings,
+    TrainingSettings,
+)
 from rerank.utils.errors import UserError, nearest
+from rerank.utils.parameters import OptionalPath
 
 
-def parameters() -> Iterator[tuple[str, str, inspect.Parameter]]:
-    """Section, key and parameter of each setting; None is the default of a hyperparameter, which has the loss's own."""
-    config, helps = Config(), registered_helps()
-    for position, (section, types) in enumerate(setting_types().items(), 1):
-        group = Group(section.replace("_", "-"), sort_key=position)
-        texts = _docstrings(section) | helps.get(section, {})
-        for key, kind in types.items():
-            default = getattr(getattr(config, section), key, None)
-            shown = default not in ("", None)
-            flag = Parameter(name=flag_name(section, key), group=group, help=texts[key], show_default=shown)
-            parameter = inspect.Parameter(f"{section}__{key}", inspect.Parameter.KEYWORD_ONLY, default=default)
-            yield section, key, parameter.replace(annotation=Annotated[kind, flag])
+def only(section: str, *keys: str) -> Parameter:
+    """Settings of a section that a command takes; it has no flags for the others."""
+    return Parameter(parse=rf"^({'|'.join((section, *keys))})$")
 
 
-@functools.cache
-def _docstrings(section: str) -> dict[str, str | None]:
-    """The text below each setting of a section."""
-    parsed = docstring_parser.parse_from_object(type(getattr(Config(), section)))
-    return {about.arg_name: about.description for about in parsed.params}
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Flags:
+    """--config, which every command with settings takes; a command's own class adds sections of settings."""
+
+    file: Annotated[
+        OptionalPath,
+        Parameter(
+            name="--config",
+            metavar="FILE",
+            help=f"A TOML file of settings, or one of {config_names()}; flags override it.",
+        ),
+    ] = None
+
+    def config(self) -> Config:
+        """The settings, checked; a section that the command does not take has its defaults."""
+        config = self.unchecked()
+        validate(config)
+        return config
+
+    def unchecked(self) -> Config:
+        """The settings; those of a class with other defaults become those of the section's own class."""
+        sections = {}
+        for name, kind in get_type_hints(Config).items():
+            if given := getattr(self, name, None):
+                sections[name] = kind(**{setting.name: getattr(given, setting.name) for setting in fields(kind)})
+        return Config(**sections)
 
 
-def config_of(values: Mapping[str, Any]) -> Config:
-    """The configuration with these values of section__key; None is the default of a hyperparameter."""
-    config = Config()
-    for name, value in values.items():
-        if value is not None:
-            config = replace_setting(config, name.replace("__", "."), value)
-    return config
+@dataclass(frozen=True)
+class AllFlags(Flags):
+    """All settings."""
+
+    collection: CollectionSettings = CollectionSettings()
+    first_stage: FirstStageSettings = FirstStageSettings()
+    encoder: EncoderSettings = EncoderSettings()
+    network: NetworkSettings = NetworkSettings()
+    lists: ListsSettings = ListsSettings()
+    loss: LossSettings = LossSettings()
+    training: TrainingSettings = TrainingSettings()
+    output: OutputSettings = OutputSettings()
 
 
 def setting_flags() -> list[str]:
-    """The flags of all settings, in the order of the data flow."""
-    return [flag_name(section, key) for section, types in setting_types().items() for key in types]
+    """The flags of all settings, in the order of the data flow, and of all hyperparameters of losses."""
+    settings = [flag_name(section, key) for section, types in setting_types().items() for key in types]
+    return [*settings, *(flag_name("loss", key) for key in losses_with())]
+
+
+def parse(words: Sequence[str], tables: Mapping[str, Any], source: str) -> Config:
+    """The configuration of flags and of the tables of a TOML file, which is not checked but for its single values."""
+
+    def read(flags: AllFlags = AllFlags()) -> Config:
+        return flags.unchecked()
+
+    app = App(name="sweep", result_action="return_value", help_on_error=False, default_command=read)
+    app.config = [lambda app, commands, arguments: fill(arguments, tables, source)]
+    config: Config = app(list(words), exit_on_error=False, print_error=False)
+    return config
 
 
 def fill(arguments: ArgumentCollection, tables: Mapping[str, Any], path: str | Path) -> None:
@@ -57,25 +98,34 @@ def fill(arguments: ArgumentCollection, tables: Mapping[str, Any], path: str | P
     hyperparameters a table such as [loss.hinge] has. Settings that are no arguments are ignored. Raises UserError for a
     key that is no setting at all.
     """
-    by_name = {name: argument for argument in arguments for name in argument.names}
+    for section, key, value in _settings_of(tables, _chosen_loss(arguments), path):
+        flag = flag_name(section, key)
+        try:
+            argument, keys, _ = arguments.match(flag)
+        except ValueError:  # a setting that the command does not take
+            continue
+        if not any(token.keys == keys for token in argument.tokens):
+            argument.append(Token(keyword=flag, value=str(value), source=str(path), keys=keys))
+
+
+def _settings_of(tables: Mapping[str, Any], loss: str | None, path: str | Path) -> Iterator[tuple[str, str, Any]]:
+    """Section, key and value of the settings in the tables of a TOML file; `loss` is that of a flag, or None."""
     known = setting_flags()
-    if isinstance(tables.get("loss"), dict):
-        name = by_name.get(flag_name("loss", "name"))
-        chosen = name.tokens[-1].value if name is not None and name.tokens else None
-        tables = {**tables, "loss": _table_of_loss(tables["loss"], chosen, path)}
     for section, table in tables.items():
         if not isinstance(table, dict):
             raise UserError(f"{path}: {section}: expected a section such as [training], got {section} = {table!r}")
-        for key, value in table.items():
-            flag = flag_name(section, key)
-            if flag not in known:
-                hint = nearest(flag, known, "`rerank train --help all` lists all settings")
+        for key, value in (_table_of_loss(table, loss, path) if section == "loss" else table).items():
+            if flag_name(section, key) not in known:
+                hint = nearest(flag_name(section, key), known, "`rerank train --help all` lists all settings")
                 raise UserError(f"{path}: [{section}] {key}: no such setting; {hint}")
             if isinstance(value, dict | list):
                 raise UserError(f"{path}: [{section}] {key}: expected one value, got {value}")
-            argument = by_name.get(flag)
-            if argument is not None and not argument.tokens:
-                argument.append(Token(keyword=flag, value=str(value), source=str(path)))
+            yield section, key, value
+
+
+def _chosen_loss(arguments: ArgumentCollection) -> str | None:
+    tokens = [token for argument in arguments if "--loss.name" in argument.names for token in argument.tokens]
+    return tokens[-1].value if tokens else None
 
 
 def _table_of_loss(table: Mapping[str, Any], chosen: str | None, path: str | Path) -> dict[str, Any]:
@@ -85,6 +135,6 @@ def _table_of_loss(table: Mapping[str, Any], chosen: str | None, path: str | Pat
     for other in others:
         if other not in (known := losses()):
             raise UserError(f"{path}: [loss.{other}]: no such loss; {nearest(other, known)}")
-    named = own.get("name", Config().loss.name)
+    named = own.get("name", LossSettings().name)
     name = chosen or named
     return (own if name == named else {"name": name}) | others.get(name, {})

@@ -1,22 +1,20 @@
-"""What is done with a configuration: its sections as dictionaries, a setting replaced, its values checked.
-
-The losses and the poolings are those of the package's source, and those that plug-ins and notebooks register.
-"""
+"""What is done with a configuration: its sections as dictionaries, a setting replaced, its values checked."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from cyclopts import default_name_transform
 
 from rerank.config.files import check_files
 from rerank.config.languages import check_language
-from rerank.config.losses import help_of, losses, losses_with, poolings, typed
+from rerank.config.losses import losses
 from rerank.config.settings import Config
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import check_shape
-from rerank.utils.parameters import Whole, validators
+from rerank.utils.parameters import validators
+from rerank.utils.registry import Setting
 
 
 def sections(config: Config) -> dict[str, dict[str, Any]]:
@@ -27,7 +25,7 @@ def sections(config: Config) -> dict[str, dict[str, Any]]:
     """
     by_section = asdict(config)
     given = by_section["loss"].pop("hyperparameters")
-    by_section["loss"] |= losses().get(config.loss.name, {}) | typed(config.loss.name, given)
+    by_section["loss"] |= losses().get(config.loss.name, {}) | given
     return by_section
 
 
@@ -41,15 +39,9 @@ def replace_setting(config: Config, key: str, value: Any) -> Config:
 
 
 def setting_types() -> dict[str, dict[str, Any]]:
-    """The annotated type of each setting, by section and key; each hyperparameter of any loss is a setting."""
+    """The annotated type of each setting, by section and key, without the hyperparameters of losses."""
     types = {name: get_type_hints(kind, include_extras=True) for name, kind in get_type_hints(Config).items()}
     del types["loss"]["hyperparameters"]
-    for key, defaults in losses_with().items():  # None stands for the default of the loss
-        kinds = (
-            Whole if isinstance(value, int) and not isinstance(value, bool) else type(value)
-            for value in defaults.values()
-        )
-        types["loss"][key] = Union[*kinds, None]
     return types
 
 
@@ -80,8 +72,9 @@ def check_types(tables: Mapping[str, Any]) -> None:
     check_shape(tables, dict[str, dict[str, Any]])
     for section, types in setting_types().items():
         for key, value in tables.get(section, {}).items():
-            if key in types and value is not None:
-                check_shape(value, types[key], f" under [{section}] {key}")
+            kind = types.get(key, Setting if section == "loss" else Any)
+            if value is not None:
+                check_shape(value, kind, f" under [{section}] {key}")
 
 
 def validate_setting(flag: str, value: Any, annotation: Any) -> None:
@@ -95,20 +88,3 @@ def validate_setting(flag: str, value: Any, annotation: Any) -> None:
             validator(annotation, value)
     except ValueError as error:
         raise UserError(f"{flag}: got {value}, {error}") from error
-
-
-def registered_helps() -> dict[str, dict[str, str]]:
-    """Section -> key -> help of the settings that choose what is registered, or are read from it."""
-    hyperparameters = {key: _help(key, defaults) for key, defaults in losses_with().items()}
-    return {
-        "loss": {"name": f"One of {', '.join(losses())}.", **hyperparameters},
-        "encoder": {"pooling": f"How passage scores become a document's score: one of {', '.join(poolings())}."},
-    }
-
-
-def _help(key: str, defaults: Mapping[str, Any]) -> str:
-    names: dict[str, list[str]] = {}
-    for name, default in defaults.items():
-        names.setdefault(str(default), []).append(name)
-    listed = "; ".join(f"{', '.join(of_value)}: {value}" for value, of_value in names.items())
-    return f"{help_of(key)} [default of {listed}]"

@@ -1,15 +1,20 @@
 """The settings of an experiment: frozen dataclasses whose defaults are those of the paper's text experiment.
 
-Each setting is declared once: its type, its default, its bounds and, in the string below it, its help text. The command
-line makes a flag of every setting, a TOML file has the same names, and `validate` checks the same bounds.
+Each setting is declared once: its type, its default, its bounds and, in the string below it, its help text. cyclopts
+reads the flags from these classes, a TOML file has the same names, and `validate` checks the same bounds.
 """
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter, default_name_transform
 
-from rerank.utils.parameters import Count, CountOrAuto, PathText, Pattern, TemplateText, Whole, at_least, between
+from rerank.config.losses import typed
+from rerank.utils.parameters import Count, CountOrAuto, PathText, Pattern, TemplateText, Whole, at_least, between, keyed
+from rerank.utils.registry import Setting
+
+OFTEN = Group("settings", help="Those that are set often. More: --help all.", sort_key=1)
+"""The settings on the first screen of the help of a command."""
 
 RESERVED = ("index", "tokens", "features", "embeddings")
 """Names in the folder of a collection that no experiment may have."""
@@ -23,22 +28,39 @@ Precision = Literal["auto", "float32", "bf16", "fp16"]
 DEVICE = Pattern(r"auto|cpu|cuda(:\d+)?|mps", "auto, cpu, cuda, cuda:N or mps")
 
 
+def section(name: str, position: int) -> Parameter:
+    """A class decorator: the flags of its settings are --NAME.KEY, and the help lists them in a group of their own."""
+    name = default_name_transform(name)
+    return Parameter(
+        name="*",
+        name_transform=lambda key: f"{name}.{default_name_transform(key)}",
+        group=Group(name, sort_key=position),
+    )
+
+
+def often(*aliases: str) -> Parameter:
+    """A setting that is set often, and its short flags."""
+    return Parameter(alias=aliases, group=OFTEN)
+
+
+@section("collection", 2)
 @dataclass(frozen=True)
 class CollectionSettings:
     """The documents, queries and, to train and to evaluate, relevance judgments."""
 
-    source: Annotated[PathText, Parameter(alias="--collection")] = "disks45/nocr/trec-robust-2004"
+    source: Annotated[PathText, often("--collection")] = "disks45/nocr/trec-robust-2004"
     """An ir_datasets id, a folder in BEIR's layout, or SVMlight files of feature vectors."""
     train_queries: Annotated[Count, at_least(1)] = "all"
     """Training queries of a fold, drawn by --seed; BM25 does not search for those that no fold has."""
     folds: Annotated[Whole, at_least(3)] = 5
     """Cross-validation folds, if the collection has neither official ones nor a published split."""
-    queries: Annotated[PathText, Parameter(alias="--queries")] = ""
+    queries: Annotated[PathText, often("--queries")] = ""
     """A file of queries, TSV (id, tab, text) or JSONL, in the place of the collection's."""
     language: str = "en"
     """Language of documents and queries for BM25: de, fr, zh, …, or standard (no stemming)."""
 
 
+@section("first_stage", 3)
 @dataclass(frozen=True)
 class FirstStageSettings:
     """The ranking to re-rank."""
@@ -47,7 +69,7 @@ class FirstStageSettings:
     """A TREC run file to re-rank instead of BM25."""
     index: PathText = "auto"
     """auto (own if there are documents, else prebuilt), own, a Pyserini prebuilt index, or a folder."""
-    depth: Annotated[Whole, at_least(1), Parameter(alias="--depth")] = 150
+    depth: Annotated[Whole, at_least(1), often("--depth")] = 150
     """Candidates per query."""
     k1: Annotated[float, between(0, 10**6)] = 0.9
     """BM25's k1."""
@@ -57,11 +79,12 @@ class FirstStageSettings:
     """Threads for indexing and retrieval; 0: all cores."""
 
 
+@section("encoder", 4)
 @dataclass(frozen=True)
 class EncoderSettings:
     """The model that scores text."""
 
-    name: Annotated[PathText, Parameter(alias="--encoder")] = "bert-base-uncased"
+    name: Annotated[PathText, often("--encoder")] = "bert-base-uncased"
     """A Hugging Face encoder or cross-encoder: a hub name or a folder."""
     max_doc_tokens: Annotated[Whole, at_least(1)] = 800
     """Tokens of a document; the rest is cut off."""
@@ -75,6 +98,7 @@ class EncoderSettings:
     """Weight of the first stage's score, standardised by query, which the model's score is added to; 0: not added."""
 
 
+@section("network", 5)
 @dataclass(frozen=True)
 class NetworkSettings:
     """The model that scores feature vectors: batch norm, a hidden layer with ReLU, batch norm, one output."""
@@ -85,6 +109,7 @@ class NetworkSettings:
     """Of the features: none, or sign(x) log(1 + |x|) for features on raw scales."""
 
 
+@section("lists", 6)
 @dataclass(frozen=True)
 class ListsSettings:
     """Which candidates of a query form a training list."""
@@ -95,29 +120,36 @@ class ListsSettings:
     """Non-relevant documents per list."""
 
 
+@section("loss", 7)
 @dataclass(frozen=True)
 class LossSettings:
     """The loss and its hyperparameters; one that is left out has the loss's own default."""
 
-    name: Annotated[str, Parameter(alias="--loss")] = "smoothi"
-    """A name of rerank.losses.LOSSES."""
-    hyperparameters: dict[str, Any] = field(default_factory=dict, hash=False)
+    name: Annotated[str, often("--loss")] = "smoothi"
+    """What training minimises; `--loss.KEY VALUE` sets its hyperparameters."""
+    hyperparameters: Annotated[dict[str, Setting], Parameter(name="--loss", converter=keyed)] = field(
+        default_factory=dict, hash=False
+    )
     """Those that differ from the loss's defaults: {"alpha": 10.0}."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hyperparameters", typed(self.name, self.hyperparameters))
 
+
+@section("training", 8)
 @dataclass(frozen=True)
 class TrainingSettings:
     """How the model is fine-tuned, and where it runs."""
 
-    epochs: Annotated[Whole, at_least(1), Parameter(alias="--epochs")] = 100
+    epochs: Annotated[Whole, at_least(1), often("--epochs")] = 100
     """Maximum number of epochs."""
     lists: PathText = ""
     """A file of training lists, a JSON object a line, used instead of lists drawn from the candidates."""
     lists_per_epoch: Annotated[Count, at_least(1)] = 256
     """Training lists per epoch; all: one per training query, or every list of the file once."""
-    lists_per_step: Annotated[Whole, at_least(1), Parameter(alias="--batch-size")] = 8
+    lists_per_step: Annotated[Whole, at_least(1), often("--batch-size")] = 8
     """Batch size: lists per optimizer step."""
-    lr: Annotated[float, at_least(0), Parameter(alias="--lr")] = 2e-5
+    lr: Annotated[float, at_least(0), often("--lr")] = 2e-5
     """Adam's learning rate for the encoder or the feature network."""
     head_lr: Annotated[float, at_least(0)] = 1e-3
     """Adam's learning rate for the scoring layer on top of the encoder."""
@@ -137,7 +169,7 @@ class TrainingSettings:
     """Validation queries of a fold, drawn by --seed, that are scored after each epoch."""
     measure: str = "nDCG@20"
     """Validation measure to maximise, such as nDCG@20 or AP, or loss (minimised; logged negated)."""
-    device: Annotated[str, Parameter(alias="--device", validator=DEVICE)] = "auto"
+    device: Annotated[str, often("--device"), Parameter(validator=DEVICE)] = "auto"
     """auto (a CUDA GPU if there is one, else the CPU), cpu, cuda, cuda:1 or mps."""
     precision: Precision = "auto"
     """auto: bf16 on CUDA GPUs, and on CPUs that it makes faster; fp16 on Volta and Turing; elsewhere float32."""
@@ -149,19 +181,20 @@ class TrainingSettings:
     """Tokens per forward pass (a longer passage goes alone); auto: halved when memory runs out."""
     gradient_checkpointing: bool = False
     """Recompute activations: less memory per token, about 1/3 more time."""
-    seed: Annotated[Whole, between(0, 2**63 - 1), Parameter(alias="--seed")] = 0
+    seed: Annotated[Whole, between(0, 2**63 - 1), often("--seed")] = 0
     """Random seed."""
     track: str = ""
     """Experiment tracker: tensorboard, wandb, mlflow, …, if installed, or a registered one; none if empty."""
 
 
+@section("output", 9)
 @dataclass(frozen=True)
 class OutputSettings:
     """Where results are written: FOLDER/<collection>/<name>/fold<i>."""
 
     folder: PathText = "runs"
     """The folder of all results."""
-    name: Annotated[str, Parameter(alias="--name", validator=NAME)] = ""
+    name: Annotated[str, often("--name"), Parameter(validator=NAME)] = ""
     """The experiment's name; default: the loss."""
 
 

@@ -1,7 +1,6 @@
 """Reads GRID.toml and builds its cells: ordinary configurations, each with a name of its own."""
 
 import functools
-import inspect
 import itertools
 import re
 from collections.abc import Iterable, Sequence
@@ -9,11 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import cyclopts
-
 from rerank.config import Config, replace_setting, sections
 from rerank.config.files import config_file
-from rerank.config.flags import config_of, fill, parameters
+from rerank.config.flags import parse
 from rerank.config.losses import losses_with
 from rerank.runs.settings import read_toml
 from rerank.utils.errors import UserError, nearest
@@ -46,13 +43,13 @@ def read_grid(path: Path, flags: Sequence[str] = (), config: Path | None = None)
 
 def _cells(tables: list[dict[str, list[Any]]], base: dict[str, Any], source: str, flags: Sequence[str]) -> list[Config]:
     """The cells on top of the sections `base`, read from `source`, and the flags."""
-    plain = _parse(base, source, flags)
+    plain = parse(flags, base, source)
     if plain.output.name:
         raise UserError(f"--name {plain.output.name}: a sweep names its cells itself; use another --output.folder")
 
     @functools.cache  # parsing is slow, so each value of a setting is parsed once
     def parsed(setting: str, text: str) -> Config:
-        return _parse(base, source, [*flags, f"--{setting.replace('_', '-')}={text}"])
+        return parse([*flags, f"--{setting.replace('_', '-')}={text}"], base, source)
 
     seed = ["training.seed"] if plain.training.seed else []
     found: dict[str, Config] = {}
@@ -101,17 +98,3 @@ def _table(path: Path, number: int, table: dict[str, Any]) -> dict[str, list[Any
         if not settings[key] or any(isinstance(value, (list, dict)) for value in settings[key]):
             raise UserError(f"{where}: {key}: got {values}, expected a value or an array of values")
     return dict(sorted(settings.items(), key=lambda setting: setting[0] != LOSS))
-
-
-def _parse(base: dict[str, Any], source: str, words: Sequence[str]) -> Config:
-    app = cyclopts.App(name="sweep", result_action="return_value", help_on_error=False)
-    app.config = [lambda app, commands, arguments: fill(arguments, base, source)]
-
-    def given(**values: Any) -> Config:
-        return config_of(values)
-
-    given.__signature__ = inspect.Signature([parameter for _, _, parameter in parameters()])  # type: ignore[attr-defined]
-    given.__annotations__ = {}
-    app.default(given)
-    config: Config = app(list(words), exit_on_error=False, print_error=False)
-    return config

@@ -6,7 +6,7 @@ cyclopts calls the validators for a flag, and `rerank.config.validate` for any v
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -38,6 +38,13 @@ def _expand_path(expected: Any, tokens: Sequence[Token]) -> Path:
 
 def _break_lines(expected: Any, tokens: Sequence[Token]) -> str:
     return str(tokens[0].value).replace("\\n", "\n")  # what a shell leaves as it is
+
+
+def keyed(expected: Any, tokens: Mapping[str, Sequence[Token]]) -> dict[str, str]:
+    """The texts of flags such as --loss.KEY TEXT by key."""
+    if any(isinstance(found, Mapping) for found in tokens.values()):
+        raise ValueError("expected --loss.KEY, and one value")
+    return {key.replace("-", "_"): found[-1].value for key, found in tokens.items()}
 
 
 Whole = Annotated[int, Parameter(converter=_whole)]

@@ -49,9 +49,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def command_line_page() -> str:
     """The help of every command, as Markdown."""
-    from rerank.cli.app import app
+    from rerank.cli.app import make_app
 
-    page = app.generate_docs(output_format="markdown")
+    page = make_app().generate_docs(output_format="markdown")
     page = re.sub(r"## Table of Contents\n.*?(?=\*\*Commands)", "", page, flags=re.DOTALL)  # the site has its own
     return "# Command line\n" + escape_tags(page).removeprefix("# rerank")
 

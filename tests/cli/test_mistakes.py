@@ -41,7 +41,7 @@ MISTAKES = {
     f"{FOLD} --training.head-lr inf": "--training.head-lr: got inf, expected a finite number",
     f"{FOLD} --lr 1e39": "--training.lr: got 1e+39, expected 3.4028234e+38 at most",
     f"{FOLD} --epochs 2.5": "--epochs: expected a whole number, got 2.5",
-    f"{FOLD} --loss.bins 1e1": "--loss.bins: expected a whole number, got 1e1",
+    f"{FOLD} --loss listap --loss.bins 1e1": "--loss listap: bins: expected int, got '1e1'",
     f"{FOLD} --depth {2**31}": f"--first-stage.depth: got {2**31}, expected {2**31 - 1} at most",
     f"{FOLD} --training.max-tokens-per-forward 1": "--training.max-tokens-per-forward: got 1, expected 64 or more",
     f"{FOLD} --device gpu": "--training.device: got gpu, expected auto, cpu, cuda, cuda:N or mps",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.cli.app import app
+from rerank.cli.app import make_app, with_values
 from rerank.cli.main import main
 from rerank.config import Config, OutputSettings, TrainingSettings, validate
 from rerank.config.flags import setting_flags
@@ -17,9 +17,8 @@ from tests.support.paths import ROOT
 from tests.support.small_collection import failed
 
 
-def flags_of(command):
-    arguments = app[command].assemble_argument_collection()
-    return {name for argument in arguments for name in argument.names}
+def takes(command, flag):
+    return flag in make_app()[command].assemble_argument_collection()
 
 
 def test_a_configuration_file_and_flags_that_win_over_it(here, capsys):
@@ -55,11 +54,21 @@ def test_a_table_of_a_loss_that_does_not_exist_is_named(here, capsys):
 
 
 def test_commands_take_the_settings_that_act_on_them():
-    assert all("--config" in flags_of(name) for name in ("doctor", "retrieve", "train", "score"))
-    assert set(setting_flags()) <= flags_of("train")
-    assert "--training.lr" not in flags_of("retrieve") | flags_of("score") | flags_of("doctor")
-    assert {"--collection", "--depth", "--device", "--training.max-tokens-per-forward"} <= flags_of("score")
-    assert {"--lr", "--depth", "--batch-size", "--device", "--seed", "--epochs", "--name"} <= flags_of("train")
+    short = ("--lr", "--depth", "--batch-size", "--device", "--seed", "--epochs", "--name", "--config")
+    assert all(takes("train", flag) for flag in (*setting_flags(), *short))
+    assert all(takes("score", flag) for flag in ("--collection", "--depth", "--device", "--training.tf32", "--config"))
+    assert not takes("search", "--training.tf32")
+    for command in ("doctor", "retrieve", "score", "search", "serve", "export", "fit"):
+        assert not takes(command, "--training.lr")
+        assert not takes(command, "--loss.alpha")
+        assert takes(command, "--config")
+
+
+def test_a_flag_of_a_switch_needs_no_value(tmp_path):
+    (tmp_path / "grid.toml").write_text("[[grid]]\nlists.relevant = 2\n")
+    for flag, expected in (("--loss.no-stop-gradient", False), ("--loss.stop-gradient", True)):
+        ((_, (cell,)),) = [read_grid(tmp_path / "grid.toml", with_values([flag, "--loss.alpha", "2"]))]
+        assert cell.loss.hyperparameters == {"alpha": 2.0, "stop_gradient": expected}
 
 
 def test_a_leading_tilde_is_the_home_folder(here, capsys, monkeypatch):

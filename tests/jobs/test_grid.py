@@ -93,7 +93,7 @@ def test_a_mistake_in_the_grid_is_named(tmp_path, text, expected):
 @pytest.mark.parametrize(
     ("text", "flags", "expected"),
     [
-        ("loss.alpha = 'x'", [], 'Invalid value for --loss.alpha: unable to convert "x" into float.'),
+        ("training.lr = 'x'", [], 'Invalid value for --training.lr: unable to convert "x" into float.'),
         ("loss.alpha = 1", ["--loss.alpha", "2"], "Parameter --loss.alpha specified multiple times."),
         ("loss.alpha = 1", ["--training.lrr", "2"], "Unknown option: --training.lrr. Did you mean --training.lr?"),
         ("loss.alpha = 1", ["--name", "mine"], "--name mine: a sweep names its cells itself"),

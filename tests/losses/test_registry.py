@@ -65,11 +65,12 @@ def test_a_registered_function_is_trained_from_the_command_line(toy, here):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--loss.toy-scale", "x"], 'Invalid value for --loss.toy-scale: unable to convert "x" into float.'),
-        (["--loss.ranks", "2.5"], "--loss.ranks: expected a whole number, got 2.5"),
+        (["--loss.toy-scale", "x"], "--loss toy: toy_scale: expected float, got 'x'"),
+        (["--loss.ranks", "2.5"], "--loss toy: ranks: expected int, got '2.5'"),
+        (["--loss.ranks.all", "2"], "expected --loss.KEY, and one value"),
         (["--loss.toy-scale", "0"], "--loss toy: toy_scale must be above 0, got 0.0"),
         (["--loss.toy-scale", "inf"], "--loss.toy-scale: got inf, expected a finite number"),
-        (["--loss.toy-scal", "1"], "Unknown option: --loss.toy-scal. Did you mean --loss.toy-scale?"),
+        (["--loss.toy-scal", "1"], "--loss toy: has no hyperparameter toy_scal; it takes toy_scale, ranks"),
         (["--loss.alpha", "1"], "--loss toy: has no hyperparameter alpha; it takes toy_scale, ranks"),
         (["--loss", "toi"], "--loss toi: no such loss; did you mean toy?"),
     ],
@@ -83,8 +84,10 @@ def test_the_help_lists_the_losses_and_the_defaults_of_each_hyperparameter(toy, 
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "--loss.toy-scale FLOAT Inverse temperature, above 0. [default of toy: 1.0]" in text
     assert "[default of adr_mse, approx, smoothi: 1.0]" in text
-    assert "adr_mse, approx, bce, distill_kl, fastsort, hinge, lambda_loss" in text
-    assert "softsort, toy" in text
+    assert "--loss.stop-gradient Whether p is constant in the backward pass; --loss.no-stop-gradient" in text
+    main(["train", "--help"])
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "smoothi (metric alpha delta stop_gradient), softmax, softsort (metric temperature), toy (toy_scale" in text
 
 
 def test_names_of_the_package_follow(toy):

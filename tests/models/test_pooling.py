@@ -82,6 +82,8 @@ def test_the_setting_takes_every_registered_pooling(last, capsys):
     )
     check_training(Config(encoder=EncoderSettings(pooling="last")))
     main(["train", "--help", "all"])
-    assert "one of first, last, max, mean, softmax, sum" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "a document's score: first, last, max, mean, softmax, sum." in " ".join(
+        capsys.readouterr().out.replace("│", " ").split()
+    )
     with pytest.raises(UserError, match=r"--encoder.pooling lst: no such pooling; did you mean last\?"):
         check_training(Config(encoder=EncoderSettings(pooling="lst")))

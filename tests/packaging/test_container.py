@@ -5,7 +5,7 @@ import shlex
 
 import yaml
 
-from rerank.cli.app import app
+from rerank.cli.app import make_app
 from tests.support.paths import ROOT
 
 TEXT = re.sub(r"^\s*#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
@@ -32,6 +32,6 @@ def test_both_stages_have_the_same_python_and_the_last_one_has_a_user():
 
 def test_the_command_of_compose_is_valid():
     service = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["rerank"]
-    app.parse_args(service["command"], exit_on_error=False, print_error=False)
+    make_app().parse_args(service["command"], exit_on_error=False, print_error=False)
     assert service["ports"] == ["127.0.0.1:8080:8080"]
     assert shlex.join(service["command"]).startswith("serve runs/")

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 import rerank
-from rerank.cli.app import app
+from rerank.cli.app import make_app
 from tests.support.paths import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
@@ -17,7 +17,7 @@ PYTHON = [code for page in PAGES for code in re.findall(r"```python\n(.*?)```", 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_command_is_valid(command):
     words = shlex.split(re.sub(r"--plugin \S+ |--config my\.toml ?", "", command))
-    app.parse_args(words[1:], exit_on_error=False, print_error=False)
+    make_app().parse_args(words[1:], exit_on_error=False, print_error=False)
 
 
 @pytest.mark.parametrize("code", PYTHON)

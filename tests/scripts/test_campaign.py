@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from rerank.cli.app import app
+from rerank.cli.app import make_app
 from scripts.campaign import campaign, neighbours, trials
 from scripts.campaign.campaign import main
 from scripts.campaign.contents import contents, differences
@@ -30,7 +30,7 @@ def test_every_command_of_a_trial_is_one_of_the_command_line(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     write_world(tmp_path)
     for words in [*(case.words for case in CASES.values()), *neighbours.COMMANDS.values()]:
-        app.parse_args(words, exit_on_error=False, print_error=False)
+        make_app().parse_args(words, exit_on_error=False, print_error=False)
 
 
 @pytest.fixture
