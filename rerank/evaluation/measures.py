@@ -1,7 +1,7 @@
 """Names of measures, as in ir_measures or as in trec_eval, and the package that computes each of them."""
 
-import ast
 import contextlib
+import json
 import math
 import re
 import warnings
@@ -89,17 +89,30 @@ def _parse(text: str) -> list[Any]:
     found = {name.lower(): measure for name, measure in names.items()}.get(written["family"].lower() if written else "")
     if not written or found is None:
         raise ValueError(nearest(text, [f"{name}@20" if "@" in text else name for name in names]))
+    if "gains" in (written["parameters"] or ""):
+        raise ValueError("expected no gains=, but for dcg='exp-log2'")
     try:
-        call: Any = ast.parse(f"measure({written['parameters'] or ''})", mode="eval").body
-        assert not call.args
-        parameters = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+        parameters = _parameters(written["parameters"] or "")
         if at := written["at"]:
             parameters[found.AT_PARAM] = found.SUPPORTED_PARAMS[found.AT_PARAM].dtype(at)
         measure = found(**parameters)
         measure.validate_params()
-    except (AssertionError, KeyError, SyntaxError, ValueError) as error:
+    except (AssertionError, KeyError, ValueError) as error:
         raise ValueError(f"expected other parameters: {_takes(found)}") from error
     return [measure]
+
+
+def _parameters(text: str) -> dict[str, bool | int | float | str]:
+    """The parameters in a measure's name; raises ValueError for what is no parameter.
+
+    >>> _parameters("rel=2, judged_only=True, dcg='exp-log2'")
+    {'rel': 2, 'judged_only': True, 'dcg': 'exp-log2'}
+    """
+    found = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        key, _, value = (word.strip() for word in part.partition("="))
+        found[key] = json.loads({"True": "true", "False": "false"}.get(value, value.replace("'", '"')))
+    return found
 
 
 def _computed(measure: Any) -> Measure:
@@ -130,8 +143,6 @@ def _check_bounds(parameters: dict[str, Any]) -> None:
 
 def _gains(measure: Any) -> tuple[dict[int, int], float]:
     """Grade -> gain of the grades whose gain differs, and the highest grade that is accepted."""
-    if measure.params.get("gains"):
-        raise ValueError("expected no gains=, but for dcg='exp-log2'")
     if measure.params.get("dcg") == "exp-log2":
         highest = HIGHEST_GAIN.bit_length()
         return {grade: 2**grade - 1 for grade in range(highest + 1)}, highest

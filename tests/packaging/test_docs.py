@@ -16,7 +16,7 @@ PYTHON = [code for page in PAGES for code in re.findall(r"```python\n(.*?)```", 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_command_is_valid(command):
-    words = shlex.split(re.sub(r"--plugin \S+ |--config my\.toml ?", "", command))
+    words = shlex.split(re.sub(r"--plugin \S+ |--config my\.toml ?", "", command), comments=True)
     make_app().parse_args(words[1:], exit_on_error=False, print_error=False)
 
 
