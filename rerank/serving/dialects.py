@@ -92,8 +92,8 @@ class TeiRequest(msgspec.Struct):
 class JinaRequest(msgspec.Struct):
     """Jina's `POST /v1/rerank`, with what clients of Cohere 1, vLLM, SiliconFlow and others send there.
 
-    A document is a text, or an object whose `text` is ranked; results repeat it as it was given. `max_tokens_per_doc` is
-    Cohere's and vLLM's, where 0 is no limit but the model's; `use_activation` is vLLM's, `truncation` Jina's.
+    A document is a text, or an object whose `text` is ranked; results repeat it as it was given. `max_tokens_per_doc`
+    is Cohere's and vLLM's, where 0 is no limit but the model's; `use_activation` is vLLM's, `truncation` Jina's.
     """
 
     query: str
