@@ -13,8 +13,10 @@ RUN python3 -m venv --without-pip /opt/rerank \
         ${cuda:+--torch-backend "$cuda"} .
 
 FROM python:3.11-slim-bookworm
-# The C compiler makes the attention of CPUs and Triton's kernels for the processor that the container runs on.
-RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
+# On a GPU torch.compile needs a C compiler; on a CPU nothing does.
+ARG cuda=cpu
+RUN if [ "$cuda" != cpu ]; then apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/*; fi
 RUN useradd --create-home --uid 10001 rerank && install --directory --owner rerank /data
 COPY --from=build /opt/rerank /opt/rerank
 ENV PATH=/opt/rerank/bin:$PATH

@@ -17,7 +17,6 @@ class Packed(NamedTuple):
     input_ids: (tokens,) int64; token_types: (tokens,) int64, or None for encoders without them;
     offsets: (passages + 1,) int64, passage p is input_ids[offsets[p]:offsets[p + 1]], always in the CPU's memory;
     documents: (passages,) int64, the number of each passage's document, ascending; every document has a passage;
-    seeds: (passages,) int64, for deterministic dropout; None in evaluation;
     device_offsets: the offsets as int32 beside the ids, once they were moved.
     """
 
@@ -25,7 +24,6 @@ class Packed(NamedTuple):
     token_types: Tensor | None
     offsets: Tensor
     documents: Tensor
-    seeds: Tensor | None = None
     device_offsets: Tensor | None = None
 
     def lengths(self) -> list[int]:
@@ -42,18 +40,11 @@ class Packed(NamedTuple):
             None if self.token_types is None else self.token_types[tokens],
             torch.cat([torch.zeros(1, dtype=torch.int64), self.offsets.diff()[chosen].cumsum(0)]),
             self.documents[chosen],
-            None if self.seeds is None else self.seeds[chosen],
         )
-
-    def seeded(self, document_seeds: Tensor) -> "Packed":
-        """With a seed for each passage, from its document's seed, (documents,) int64, and its number there."""
-        first = torch.searchsorted(self.documents, self.documents)
-        number = torch.arange(len(self.documents)) - first
-        return self._replace(seeds=document_seeds[self.documents] * 1_000_003 + number)
 
     def to(self, device: torch.device) -> "Packed":
         """The same on another device."""
-        moved = {name: getattr(self, name) for name in ("input_ids", "token_types", "documents", "seeds")}
+        moved = {name: getattr(self, name) for name in ("input_ids", "token_types", "documents")}
         moved = {name: to_device(values, device) for name, values in moved.items() if values is not None}
         return self._replace(**moved, device_offsets=to_device(self.offsets.to(torch.int32), device))
 
@@ -66,7 +57,7 @@ def to_device(values: Tensor, device: torch.device) -> Tensor:
 
 
 def join_packed(parts: Sequence[Packed]) -> Packed:
-    """The passages of all parts, in order; documents are numbered on from part to part. On the CPU, without seeds."""
+    """The passages of all parts, in order; documents are numbered on from part to part. On the CPU."""
     lengths = torch.cat([part.offsets.diff() for part in parts])
     documents, before = [], 0
     for part in parts:

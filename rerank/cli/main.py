@@ -15,6 +15,8 @@ from typing import NoReturn
 
 ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 """The signals that end a command, and what has then happened to it."""
+ALLOCATOR_SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+"""The variables that torch reads the settings of its allocator from; the first is the name since torch 2.9."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LONGEST = 2000
 """Characters of an error's line; of a longer one, the middle is left out."""
@@ -23,6 +25,9 @@ LONGEST = 2000
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if sys.platform == "linux" and not any(os.environ.get(name) for name in ALLOCATOR_SETTINGS):
+        # Micro-batches differ in size: blocks of fixed segments of a GPU's memory that no later one fits into are lost.
+        os.environ[ALLOCATOR_SETTINGS[0]] = "expandable_segments:True"
 
     def call() -> None:
         from rerank.cli.app import run

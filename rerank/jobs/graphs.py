@@ -20,8 +20,8 @@ from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export.folder import write_export
 from rerank.models.export.formats import check_packages
+from rerank.models.gpu import SMALL
 from rerank.models.hub import encoder_folder, file_hashes
-from rerank.models.products import SMALL
 from rerank.models.reranker import Reranker
 from rerank.models.scoring import TextScorer
 from rerank.utils.errors import UserError

@@ -15,6 +15,8 @@ from rerank.data.collections import open_collection
 from rerank.data.runs import read_run_arrays
 from rerank.data.types import Candidates
 from rerank.models.checkpoints import open_trained_cross_encoder
+from rerank.models.compiled import WORTH_COMPILING, compile_layers
+from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import pairs_of
 from rerank.tasks.collection import as_trained, folder_of
@@ -70,6 +72,9 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
     for line in (truncation_summary(passages, model.max_doc_tokens), *placed):
         log.info(line)
     lists = [candidates for candidates in dataset.candidates.values() if candidates.doc_ids]
+    is_long = isinstance(model, CrossEncoder) and sum(len(one.doc_ids) for one in lists) >= WORTH_COMPILING
+    if is_long and (reason := compile_layers(model, accelerator.autocast)):
+        log.info(reason)
     memory = open_budget(training.max_tokens_per_forward, accelerator.device)
     return Scoring(checkpoint, dataset, model, passages, lists, accelerator, memory)
 

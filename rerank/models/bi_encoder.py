@@ -10,10 +10,9 @@ import numpy as np
 import torch
 
 from rerank.data.splitting import OffsetTokenizer, equal_passages, open_offset_tokenizer
-from rerank.models.bert import open_bert
-from rerank.models.gpu import Precision, open_device
+from rerank.models.gpu import Autocast, Precision, open_device
 from rerank.models.hub import MODULES_FILE, CheckpointConfig, bi_encoder_hash, encoder_folder, quiet_transformers
-from rerank.models.quick_forward import quicken
+from rerank.models.packed_texts import quicken
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
@@ -32,12 +31,13 @@ EXPECTED = "expected a bi-encoder; choose one such as sentence-transformers/all-
 class BiEncoder:
     """A bi-encoder on its device; `BiEncoder.load` opens one.
 
-    `max_tokens` is the longest text that it reads, and `tokenizer` says where a passage may begin; both are None if no
-    text is cut.
+    `model` is that of sentence-transformers, whose calls are made within `autocast`. `max_tokens` is the longest text
+    that it reads, and `tokenizer` says where a passage may begin; both are None if no text is cut.
     """
 
     name: str
     model: Any = field(repr=False)
+    autocast: Autocast = field(repr=False)
     max_tokens: int | None
     tokenizer: OffsetTokenizer | None = field(repr=False)
 
@@ -53,14 +53,12 @@ class BiEncoder:
         """
         name, place = str(name_or_folder), open_device(device)
         _expect_bi_encoder(name)
-        model: Any = open_bert(encoder_folder(name), precision) if place.type == "cpu" else None
-        if model is None:
-            from sentence_transformers import SentenceTransformer
+        from sentence_transformers import SentenceTransformer
 
-            model = open_model(SentenceTransformer, name, str(place), precision)
+        model, autocast = open_model(SentenceTransformer, name, str(place), precision)
         if not (encoder_folder(name) / MODULES_FILE).is_file():
             log.info(f"encoder {name}: has no {MODULES_FILE}, so its vectors are the mean of its tokens', by cosine")
-        return with_tokenizer(name, model, model.max_seq_length)
+        return with_tokenizer(name, model, autocast, model.max_seq_length)
 
     @functools.cached_property
     def hash(self) -> str:
@@ -74,7 +72,8 @@ class BiEncoder:
 
     def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
         """(queries, dimensions) vectors. Raises UserError for a vector that is not finite."""
-        vectors: np.ndarray = self.model.encode_query(list(queries), **self._settings(queries))
+        with self.autocast():
+            vectors: np.ndarray = self.model.encode_query(list(queries), **self._settings(queries))
         if not np.isfinite(vectors).all():
             raise UserError(
                 f"encoder {self.name}: gives a query a vector with NaN or infinity, expected numbers; choose another"
@@ -87,7 +86,8 @@ class BiEncoder:
         flat = [passage for some in passages for passage in some]
         if not flat:
             return np.zeros((0, 1), np.float32), np.zeros(0, np.int64)
-        vectors = self.model.encode_document(flat, **self._settings(flat))
+        with self.autocast():
+            vectors = self.model.encode_document(flat, **self._settings(flat))
         return vectors, np.array([len(some) for some in passages], np.int64)
 
     def split(self, text: str) -> list[str]:
@@ -106,15 +106,15 @@ class BiEncoder:
         return {"batch_size": size, "show_progress_bar": False, "convert_to_numpy": True}
 
 
-def with_tokenizer(name: str, model: Any, limit: int | None) -> BiEncoder:
+def with_tokenizer(name: str, model: Any, autocast: Autocast, limit: int | None) -> BiEncoder:
     """The model of sentence-transformers, which reads `limit` tokens of a document with its prompt, None for any."""
     if limit is None or limit == float("inf"):
-        return BiEncoder(name, model, None, None)
+        return BiEncoder(name, model, autocast, None, None)
     tokenizer = model.tokenizer
     if not getattr(tokenizer, "is_fast", False):
         raise UserError(f"encoder {name}: its tokenizer does not say where tokens begin; expected a tokenizer.json")
     around = len(tokenizer(model.prompts.get("document") or "")["input_ids"])
-    return BiEncoder(name, model, limit - around, open_offset_tokenizer(tokenizer.backend_tokenizer.to_str()))
+    return BiEncoder(name, model, autocast, limit - around, open_offset_tokenizer(tokenizer.backend_tokenizer.to_str()))
 
 
 def stated_kinds(name: str) -> tuple[str, list[str]]:
@@ -135,8 +135,11 @@ def _expect_bi_encoder(name: str) -> None:
         raise UserError(f"encoder {name}: is a {heads[0]}, which compares no vectors; {EXPECTED}")
 
 
-def open_model(kind: Any, name: str, device: str, precision: Precision) -> Any:
-    """Opens a model of this class of sentence-transformers. Raises UserError if it cannot be opened."""
+def open_model(kind: Any, name: str, device: str, precision: Precision) -> tuple[Any, Autocast]:
+    """Opens a model of this class of sentence-transformers, and the autocast for its calls.
+
+    Raises UserError if it cannot be opened, and for a precision that the device does not have.
+    """
     folder = encoder_folder(name)
     settings: dict[str, Any] = {"device": device, "local_files_only": True, "trust_remote_code": False}
     try:
@@ -148,6 +151,4 @@ def open_model(kind: Any, name: str, device: str, precision: Precision) -> Any:
             f"encoder {name}: sentence-transformers cannot open {folder}: {reason[:300]}; download or save it again, "
             "or choose another"
         ) from error
-    if model.device.type in TOKENS_AT_ONCE:
-        quicken(model, precision)
-    return model
+    return model, quicken(model, precision)

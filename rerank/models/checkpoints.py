@@ -60,9 +60,11 @@ def _load(name: str) -> tuple[LoadedEncoder, Float32Linear | None]:
         facts = getattr(loaded.model.config, "rerank", {}).get("head")
         if facts and (found := unfolded(loaded.model, facts)):
             return replace(loaded, model=found[0], own_head=False), found[1]
-        for module in loaded.model.modules():
+        for name_in_model, module in list(loaded.model.named_modules()):
             if type(module) is nn.Linear and module.out_features == 1:
-                module.__class__ = Float32Linear
+                output = Float32Linear.of(module)
+                loaded.model.set_submodule(name_in_model, output)
+                loaded = replace(loaded, last_token=output if loaded.last_token is module else loaded.last_token)
     return loaded, None
 
 

@@ -9,17 +9,12 @@ from torch import Tensor, nn
 
 from rerank.batches.batch import Packed, restore_order
 from rerank.config import EncoderSettings
-from rerank.models.dropout import seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder
 from rerank.models.encoder_inputs import bucket_by_length, device_offsets, packed, padded
-from rerank.models.fused import kernel_error, use_kernels, use_operations
-from rerank.models.gpu import FARTHEST, Autocast, has_flash_attention
+from rerank.models.gpu import FARTHEST, SMALL, Autocast, has_flash_attention
 from rerank.models.heads import Float32Linear
 from rerank.models.packing import pack, packing_error, rounding_error
 from rerank.models.pooling import POOLINGS
-from rerank.models.products import SMALL, take_faster_products
-
-NO_KERNELS = "dropout and norms take torch's own operations on"
 
 
 class CrossEncoder(nn.Module):
@@ -30,7 +25,7 @@ class CrossEncoder(nn.Module):
     the encoder does not take packed passages, if so; `max_length` is the tokens of a passage, `max_doc_tokens` those
     kept of a document; `template` is the text that query and passage are put into, if any; `first_stage_weight` is that
     of the first stage's score, which those who know it add; `in_float32` is whether it computes in float32 whatever the
-    precision of the run.
+    precision of the run; `compiled` is whether its layers are (see `rerank.models.compiled`).
     """
 
     def __init__(self, loaded: LoadedEncoder, head: Float32Linear | None, pooling: str) -> None:
@@ -46,9 +41,8 @@ class CrossEncoder(nn.Module):
         self.first_position = loaded.first_position
         self.max_length = loaded.max_length
         self.last_token = loaded.last_token
-        self.dropout_keys = seed_dropout(self)
         self.flash = True
-        self.in_float32 = False
+        self.in_float32 = self.compiled = False
         self.padding_reason = ""
         self.padding_reason = pack(self)
 
@@ -57,31 +51,21 @@ class CrossEncoder(nn.Module):
 
         On a CPU a model that is SMALL, or whose values differ too much from those in float32, computes in float32 if
         the precision is the choice of `auto` (`chosen`). On a GPU packed passages go through FlashAttention where it
-        runs, and kernels of our own do dropout and norms; they are compared with padded ones in the precision of
-        `autocast`. If they differ, torch's operations take the place of our kernels, or attention runs in groups of
-        passages (SDPA); if those differ too, passages are padded. Returns a line for each way that was tried and is not
-        taken.
+        runs; they are compared with padded ones in the precision of `autocast`. If they differ, attention runs in
+        groups of passages (SDPA); if those differ too, passages are padded. Returns a line for each way that was tried
+        and is not taken.
         """
         self.to(device)
         self.in_float32 = False
-        use_operations(self)
         if device.type == "cpu":
             return self._place_on_cpu(autocast, chosen)
-        lines = []
-        kernels = device.type == "cuda" and not (reason := kernel_error(device))
-        if kernels:
-            use_kernels(self, device, layers=not self.is_padded)
-        elif device.type == "cuda":
-            lines.append(f"{NO_KERNELS} {device}: {reason}")
+        lines: list[str] = []
         if self.is_padded:
             return lines
         if has_flash_attention(device):
             self.flash = True
             if not (reason := packing_error(self, autocast)):
                 return lines
-            use_operations(self)
-            if kernels and not packing_error(self, autocast):
-                return [f"{NO_KERNELS} {device}: {reason}"]
             lines.append(f"FlashAttention is not used on {device}: {reason}")
         self.flash = False
         if reason := packing_error(self, autocast):
@@ -92,16 +76,14 @@ class CrossEncoder(nn.Module):
     def _place_on_cpu(self, autocast: Autocast, chosen: bool) -> list[str]:
         with autocast():
             in_half = torch.is_autocast_enabled("cpu")
-        lines, cpu = [], torch.device("cpu")
-        if not kernel_error(cpu):
-            use_kernels(self, cpu, layers=not self.is_padded)
-        take_faster_products(self)
-        if in_half and chosen:
-            self.in_float32 = sum(parameter.numel() for parameter in self.parameters()) < SMALL
-            if not self.in_float32 and (difference := rounding_error(self, autocast)) > FARTHEST:
-                self.in_float32 = True
-                lines = [f"computed in float32: in bf16 the values of this model differ by {difference:.1g}"]
-        return lines
+        if not (in_half and chosen):
+            return []
+        if sum(parameter.numel() for parameter in self.parameters()) < SMALL:
+            self.in_float32 = True
+        elif (difference := rounding_error(self, autocast)) > FARTHEST:
+            self.in_float32 = True
+            return [f"computed in float32: in bf16 the values of this model differ by {difference:.1g}"]
+        return []
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -114,7 +96,7 @@ class CrossEncoder(nn.Module):
         return bool(self.padding_reason)
 
     def forward(self, inputs: Packed) -> Tensor:
-        """(passages,) float32 scores, in one pass through the encoder. In training the inputs need seeds."""
+        """(passages,) float32 scores, in one pass through the encoder."""
         with torch.autocast(inputs.input_ids.device.type, enabled=False) if self.in_float32 else nullcontext():
             return self._in_groups(self._group_scores, inputs)
 
@@ -146,21 +128,8 @@ class CrossEncoder(nn.Module):
         return hidden[torch.arange(len(hidden), device=hidden.device), offsets.diff() - 1]
 
     def _arguments(self, inputs: Packed) -> dict[str, Any]:
-        """The keyword arguments of the encoder; sets the keys of dropout for its forward pass."""
-        if self.is_padded:
-            arguments, places = padded(inputs, self.pad_id)
-            if inputs.seeds is not None:
-                self.dropout_keys.tokens = token_keys(inputs.seeds[:, None].expand_as(places), places)
-                self.dropout_keys.firsts = self.dropout_keys.tokens[:, 0]
-                torch.manual_seed(int(inputs.seeds[0]))  # for attention that calls F.dropout instead of a module
-            return arguments
-        arguments, places = packed(inputs, self.first_position, self.flash)
-        if inputs.seeds is not None:
-            offsets = device_offsets(inputs)
-            seeds = torch.repeat_interleave(inputs.seeds, offsets.diff(), output_size=places.numel())
-            self.dropout_keys.tokens = token_keys(seeds[None], places)
-            self.dropout_keys.firsts = self.dropout_keys.tokens[0, offsets[:-1]]
-        return arguments
+        """The keyword arguments of the encoder."""
+        return padded(inputs, self.pad_id) if self.is_padded else packed(inputs, self.first_position, self.flash)
 
     def row_scores(self, **arguments: Any) -> Tensor:
         """(rows,) float32 scores of the first token of each row; the arguments are those of the encoder."""
@@ -174,8 +143,7 @@ class CrossEncoder(nn.Module):
 
     def checkpoint_activations(self) -> None:
         """Makes the backward pass recompute each layer's activations; raises ValueError for models that cannot."""
-        settings = {"use_reentrant": False, "context_fn": self.dropout_keys.checkpoint_contexts}
-        self.encoder.activation_checkpointing_enable(settings)
+        self.encoder.activation_checkpointing_enable({"use_reentrant": False})
 
     def parameter_groups(self, lr: float, head_lr: float) -> list[dict[str, Any]]:
         """The trainable parameters: the encoder's with `lr`, those of the layers on top with `head_lr`."""

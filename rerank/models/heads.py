@@ -37,11 +37,18 @@ TOLERANCE = 1e-4
 
 
 class Float32Linear(nn.Linear):
-    """A linear layer that computes in float32 under autocast: in bf16, 150 scores would take a dozen values."""
+    """A linear layer in the type of its weights, float32, under autocast: in bf16, 150 scores have a dozen values."""
+
+    @classmethod
+    def of(cls, layer: nn.Linear) -> "Float32Linear":
+        """With the weights of a layer."""
+        found = cls(layer.in_features, layer.out_features, device="meta")
+        found.weight, found.bias = layer.weight, layer.bias
+        return found
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
-            return super().forward(x.float())
+            return super().forward(x.to(self.weight.dtype))
 
 
 class _Head(NamedTuple):
@@ -149,7 +156,7 @@ def _find_head(classifier: Any, hidden: int, in_body: Callable[[Tensor], bool]) 
 @torch.no_grad()
 def _agree(classifier: Any, body: Any, head: nn.Linear, pad_id: int) -> bool:
     """Whether the classifier's logits of two passages, one of them padded, are those of the head."""
-    inputs, _ = padded(probe_passages(pad_id, body.config.vocab_size, 12, (12, 7)).to(head.weight.device), pad_id)
+    inputs = padded(probe_passages(pad_id, body.config.vocab_size, 12, (12, 7)).to(head.weight.device), pad_id)
     with full_float32():
         vectors = body(**inputs).last_hidden_state[:, 0].float()
         expected = nn.functional.linear(vectors, head.weight, head.bias)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from rerank.data.embeddings import units
 from rerank.models.bi_encoder import BiEncoder, open_model, stated_kinds, with_tokenizer
@@ -46,18 +45,17 @@ def max_similarities(
     query: (tokens, dimensions) float32 and weights: (tokens,) of the query; documents: the codes of each one's tokens,
     (vectors, bits / 8). A document without tokens, and a query without, gives 0.
     """
-    (columns, step, least), scores = _columns(query, rotation), np.zeros(len(documents), np.float32)
+    rotated, scores = _rotated(query, rotation), np.zeros(len(documents), np.float32)
     for number, codes in enumerate(documents):
         if len(codes) and len(query):
-            scores[number] = weights @ (_products(codes, columns).max(0) * step - least)
+            scores[number] = weights @ _similarities(codes, rotated).max(0)
     return scores
 
 
 def nearest_tokens(query: np.ndarray, codes: np.ndarray, rotation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For each token of a query the number of the most similar one of a document, and how similar: (tokens,) each."""
-    columns, step, least = _columns(query, rotation)
-    products = _products(codes, columns)
-    return products.argmax(0), products.max(0) * step - least
+    similarities = _similarities(codes, _rotated(query, rotation))
+    return similarities.argmax(0), similarities.max(0)
 
 
 def groups_of_tokens(codes: np.ndarray, weights: np.ndarray, rotation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -81,27 +79,17 @@ def groups_of_tokens(codes: np.ndarray, weights: np.ndarray, rotation: np.ndarra
     return means[heaviest], of_groups[heaviest]
 
 
-def _columns(query: np.ndarray, rotation: np.ndarray) -> tuple[torch.Tensor, np.ndarray, np.ndarray]:
-    """(bits, 2 × tokens) int8, and (tokens,) twice: `_products` times the second, less the third, are similarities.
-
-    The query's numbers are rounded to 1 part in 32,385 of the largest, as two integers of 8 bits each: a product of
-    these is exact, and takes a third of the time of one in float32.
-    """
-    bits = rotation.shape[1]
-    rotated = math.sqrt(math.pi / 2 / bits) * (query @ rotation)  # the sign of a number times this is the number's mean
-    steps = np.maximum(np.abs(rotated).max(1, initial=0), np.finfo(np.float32).tiny) / (127 * 255)
-    rounded = np.round(rotated / steps[:, None])
-    high = np.round(rounded / 255)
-    columns = torch.from_numpy(np.concatenate([high, rounded - 255 * high]).T.astype(np.int8))
-    return columns, 2 * steps, rounded.sum(1) * steps  # codes are 0 and 1 for -1 and 1
+def _rotated(query: np.ndarray, rotation: np.ndarray) -> np.ndarray:
+    """(bits, tokens) float32: the query's vectors, scaled so that the sign of a number times this is its mean."""
+    rotated: np.ndarray = math.sqrt(math.pi / 2 / rotation.shape[1]) * (query @ rotation).T
+    return rotated
 
 
-def _products(codes: np.ndarray, columns: torch.Tensor) -> np.ndarray:
-    """(vectors, tokens) int32 products of (vectors, bits / 8) codes."""
-    products: np.ndarray = torch._int_mm(torch.from_numpy(np.unpackbits(codes, axis=1).view(np.int8)), columns).numpy()
-    tokens = columns.shape[1] // 2
-    joined: np.ndarray = products[:, :tokens] * 255 + products[:, tokens:]
-    return joined
+def _similarities(codes: np.ndarray, rotated: np.ndarray) -> np.ndarray:
+    """(vectors, tokens) float32 similarities of (vectors, bits / 8) codes to the tokens of a query."""
+    signs = 2 * np.unpackbits(codes, axis=1).astype(np.float32) - 1
+    similarities: np.ndarray = signs @ rotated
+    return similarities
 
 
 WORD = re.compile(r"\w+")
@@ -175,7 +163,8 @@ class TokenEncoder:
         return found
 
     def _encode(self, encode: Any, text: str) -> tuple[np.ndarray, np.ndarray]:
-        (found,) = encode([text], output_value=None, show_progress_bar=False)
+        with self.encoder.autocast():
+            (found,) = encode([text], output_value=None, show_progress_bar=False)
         counted = found["attention_mask"].bool()
         vectors = found["token_embeddings"][counted].float().cpu().numpy()
         if not np.isfinite(vectors).all():
@@ -196,5 +185,5 @@ def open_multi_vector(name: str, device: str, precision: Precision) -> BiEncoder
     """Opens a model that is trained for late interaction. Raises UserError if it cannot be opened."""
     from sentence_transformers import MultiVectorEncoder
 
-    model = open_model(MultiVectorEncoder, name, device, precision)
-    return with_tokenizer(name, model, model[0].document_length or model.max_seq_length)
+    model, autocast = open_model(MultiVectorEncoder, name, device, precision)
+    return with_tokenizer(name, model, autocast, model[0].document_length or model.max_seq_length)

@@ -1,31 +1,74 @@
-"""Attention over packed (unpadded) sequences: passages are concatenated, and each attends only to itself.
+"""Attention over packed passages, which follow one another without padding: each attends only to itself.
 
 The linear layers of an encoder then see real tokens only. transformers' AttentionInterface lets most encoders and
-decoders call the attention function of this module, with the boundaries of the passages as an extra keyword.
+decoders call `attend`, which gets the boundaries of the passages as an extra keyword of the forward pass.
 """
 
-from typing import Any, cast
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rerank.models.cpu.attention import attend_compiled, fits
-from rerank.models.encoder_inputs import Bucket, Passages
-from rerank.models.product_attention import attend_by_products, fits_products
-
 IMPLEMENTATION = "rerank_packed"
 
 UNSUPPORTED = ("softcap", "s_aux", "sinks", "position_bias", "indices", "block_indices")
-"""Keywords of transformers' attention interface that no packed kernel supports."""
+"""Keywords of transformers' attention interface that `attend` does not compute."""
 
+SHARES = {"cpu": 1.0}
+"""By device: adjacent passages share a call of SDPA if the shortest has this share of the longest's tokens, or more.
 
-class UnsupportedAttentionError(NotImplementedError):
-    """The attention of a model needs more than the packed kernels compute."""
-
+On a CPU a call costs little, and padding as much as tokens.
+"""
+GPU_SHARE = 0.75
 
 Window = tuple[int, int]
 """How many tokens before and after itself a token attends to; -1: all. A causal token attends to none after it."""
+
+
+class UnsupportedAttentionError(NotImplementedError):
+    """The attention of a model needs more than `attend` computes."""
+
+
+class Bucket(NamedTuple):
+    """Adjacent passages that share a call of SDPA, padded to `longest` tokens.
+
+    real: (passages, longest), False on padding; places: (tokens,), where the tokens are in the flattened grid. Both are
+    None if all passages have `longest` tokens.
+    """
+
+    tokens: int
+    passages: int
+    longest: int
+    real: Tensor | None = None
+    places: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Passages:
+    """The boundaries of the passages of a forward pass.
+
+    lengths: tokens of each; offsets: (passages + 1,) int32, passage p is tokens[offsets[p]:offsets[p + 1]]; longest:
+    tokens of the longest, or a larger number, of which compiled layers should see few (they read no `lengths`); flash:
+    whether FlashAttention may be called, if there is a GPU and the precision is right.
+    """
+
+    lengths: list[int]
+    offsets: Tensor
+    longest: int
+    flash: bool = True
+
+    @cached_property
+    def buckets(self) -> list[Bucket]:
+        """The passages as buckets, in their order; they are the same in every layer, so they are made once."""
+        share = SHARES.get(self.offsets.device.type, GPU_SHARE)
+        return [_make_bucket(self, first, stop) for first, stop in bucket_bounds(self.lengths, share)]
+
+    def first_tokens(self, hidden: Tensor) -> Tensor:
+        """(passages, 1, hidden) of (1, tokens, hidden)."""
+        return hidden.squeeze(0)[self.offsets[:-1].long()][:, None]  # hidden[0] copies its gradient
 
 
 def attend(
@@ -46,12 +89,11 @@ def attend(
 
     Query, key and value are (1, heads, tokens, size); keys and values may have fewer heads, each for as many successive
     heads of the queries. With a `sliding_window` of w, tokens attend to tokens less than w away. If the module is
-    causal, they attend to earlier tokens and themselves alone. There is no attention dropout: no kernel supports it.
+    causal, they attend only to earlier tokens and themselves. The weights of attention have no dropout.
     With `first_only`, only the first tokens of passages need their values; others may be 0.
 
-    On CUDA in half precision, FlashAttention processes all passages in one call, unless `passages` says otherwise, and
-    on a CPU a kernel of our own does. Else those of a bucket share a call of SDPA, in whose place there are matrix
-    products on a CPU in bf16. Without `passages`, each row is a passage, as outside of this package.
+    On CUDA in half precision, FlashAttention processes all passages in one call, unless `passages` says otherwise. Else
+    the passages of a bucket share a call of SDPA. Without `passages`, each row is a passage.
     """
     for name in UNSUPPORTED:
         if others.get(name) is not None:
@@ -70,96 +112,14 @@ def attend(
     queries, keys, values = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))  # x[0] copies its gradient
     if passages.flash and _fits_flash(query, value):
         return _attend_any_lengths(queries, keys, values, passages, scaling, window)[None], None
-    if fits(query, value):
-        return _attend_on_cpu(queries, keys, values, passages, scaling, window, first_only)[None], None
     buckets = passages.buckets
     sizes = [bucket.tokens for bucket in buckets]
     # Splitting and concatenating once keeps the backward pass linear in the tokens, which slicing would not.
-    parts = zip(queries.split(sizes), keys.split(sizes), values.split(sizes), strict=True)
-    out = [_attend_bucket(*part, bucket, scaling, window) for part, bucket in zip(parts, buckets, strict=True)]
-    return torch.cat(out)[None], None
-
-
-def _fits_flash(query: Tensor, value: Tensor) -> bool:
-    """Whether FlashAttention takes tensors of this device, type and size."""
-    half = value.dtype in (torch.float16, torch.bfloat16)
-    size = value.shape[-1]
-    return value.is_cuda and half and query.shape[-1] == size <= 256 and size % 8 == 0
-
-
-def _window_mask(length: int, window: Window, device: torch.device) -> Tensor | None:
-    """Mask of the tokens that may attend to each other, (length, length); None if no number of `window` limits them."""
-    before, after = (length if side < 0 else side for side in window)
-    if min(before, after) >= length - 1:
-        return None
-    positions = torch.arange(length, device=device)
-    distances = positions[:, None] - positions
-    return (distances <= before) & (-distances <= after)
-
-
-def _attend_rows(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, window: Window) -> Tensor:
-    """Attention within rows of one length: (rows, heads, tokens, size) each."""
-    length = query.shape[2]
-    if window[1] == 0 and not 0 <= window[0] < length - 1:  # the kernels need no mask for plain causality
-        return F.scaled_dot_product_attention(query, key, value, is_causal=length > 1, scale=scaling)
-    mask = _window_mask(length, window, query.device)
-    if mask is None and fits_products(value):
-        query, key = query.to(value.dtype), key.to(value.dtype)  # rotary positions make them float32
-        return attend_by_products(query, key, value, scaling)
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)
-
-
-def _attend_bucket(
-    query: Tensor, key: Tensor, value: Tensor, bucket: Bucket, scaling: float | None, window: Window
-) -> Tensor:
-    """Attention within the passages of a bucket: query, key, value and result are (tokens, heads, size)."""
-    if bucket.real is None or bucket.places is None:
-        q, k, v = (
-            x.reshape(bucket.passages, bucket.longest, *x.shape[1:]).transpose(1, 2) for x in (query, key, value)
-        )
-        return _attend_rows(q, k, v, scaling, window).transpose(1, 2).reshape(*query.shape[:2], value.shape[-1])
-    q, k, v = (_to_grid(x, bucket, bucket.places) for x in (query, key, value))
-    mask = bucket.real[:, None, None]
-    near = _window_mask(bucket.longest, window, query.device)
-    if near is not None:  # padding attends to everything, since a row without any key is not a number
-        mask = (mask & near) | ~bucket.real[:, None, :, None]
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scaling)
-    return out.transpose(1, 2).reshape(-1, query.shape[1], value.shape[-1]).index_select(0, bucket.places)
-
-
-def _to_grid(x: Tensor, bucket: Bucket, places: Tensor) -> Tensor:
-    """(tokens, heads, size) as (passages, heads, longest, size), 0 on padding."""
-    grid = x.new_zeros(bucket.passages * bucket.longest, *x.shape[1:]).index_copy(0, places, x)
-    return grid.view(bucket.passages, bucket.longest, *x.shape[1:]).transpose(1, 2)
-
-
-def _attend_any_lengths(
-    queries: Tensor, keys: Tensor, values: Tensor, passages: Passages, scaling: float | None, window: Window
-) -> Tensor:
-    from torch.nn.attention import varlen
-
-    longest = max(passages.lengths)
-    # Rotary positions make queries and keys float32, and autocast does not apply to the kernel.
-    out = varlen.varlen_attn(
-        queries.to(values.dtype), keys.to(values.dtype), values, passages.offsets, passages.offsets, longest, longest,
-        scale=scaling, window_size=window,
-    )  # fmt: skip
-    return cast(Tensor, out)
-
-
-def _attend_on_cpu(
-    queries: Tensor, keys: Tensor, values: Tensor, passages: Passages, scaling: float | None, window: Window,
-    first_only: bool,
-) -> Tensor:  # fmt: skip
-    """Attention of all passages by `attend_compiled`: (tokens, heads, size) each."""
-    queries, keys = queries.to(values.dtype), keys.to(values.dtype)  # rotary positions make them float32
-    scale = values.shape[-1] ** -0.5 if scaling is None else scaling
-    starts, longest = passages.offsets, max(passages.lengths)
-    if not first_only:
-        return attend_compiled(queries, keys, values, starts, starts, longest, scale, window)
-    firsts, count = starts[:-1], torch.arange(len(starts), dtype=starts.dtype)
-    attended = attend_compiled(queries.index_select(0, firsts), keys, values, count, starts, longest, scale, window)
-    return torch.zeros_like(values).index_copy(0, firsts.long(), attended)
+    parts = zip(buckets, queries.split(sizes), keys.split(sizes), values.split(sizes), strict=True)
+    if first_only and window == (-1, -1):
+        firsts = torch.cat([_attend_with_first(bucket, q, k, v, scaling) for bucket, q, k, v in parts])
+        return torch.zeros_like(values).index_copy(0, passages.offsets[:-1].long(), firsts)[None], None
+    return torch.cat([_attend_bucket(bucket, q, k, v, scaling, window) for bucket, q, k, v in parts])[None], None
 
 
 def register_attention() -> None:
@@ -173,3 +133,97 @@ def register_attention() -> None:
 
     AttentionInterface.register(IMPLEMENTATION, attend)
     AttentionMaskInterface.register(IMPLEMENTATION, mask)
+
+
+def bucket_bounds(lengths: list[int], share: float) -> list[tuple[int, int]]:
+    """(first, stop) of runs of lengths whose shortest has at least this share of the longest."""
+    bounds: list[tuple[int, int]] = []
+    first, shortest, longest = 0, lengths[0], lengths[0]
+    for index, length in enumerate(lengths):
+        shortest, longest = min(shortest, length), max(longest, length)
+        if shortest < share * longest:
+            bounds.append((first, index))
+            first, shortest, longest = index, length, length
+    return [*bounds, (first, len(lengths))]
+
+
+def _make_bucket(passages: Passages, first: int, stop: int) -> Bucket:
+    """Passages first to stop - 1, without a copy between the devices."""
+    lengths, offsets = passages.lengths[first:stop], passages.offsets[first : stop + 1]
+    tokens, count, longest = sum(lengths), len(lengths), max(lengths)
+    if tokens == count * longest:
+        return Bucket(tokens, count, longest)
+    longest = -(-longest // 8) * 8  # the kernels want rows of masks that are aligned
+    sizes, device = offsets.diff(), offsets.device
+    shifts = torch.arange(count, device=device) * longest - (offsets[:-1] - offsets[0])
+    places = torch.arange(tokens, device=device) + torch.repeat_interleave(shifts, sizes, output_size=tokens)
+    return Bucket(tokens, count, longest, torch.arange(longest, device=device) < sizes[:, None], places)
+
+
+def _attend_rows(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, window: Window) -> Tensor:
+    """Attention within rows of one length: (rows, heads, tokens, size) each."""
+    length = query.shape[2]
+    if window[1] == 0 and not 0 <= window[0] < length - 1:  # the kernels need no mask for plain causality
+        return F.scaled_dot_product_attention(query, key, value, is_causal=length > 1, scale=scaling)
+    mask = _window_mask(length, window, query.device)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)
+
+
+def _window_mask(length: int, window: Window, device: torch.device) -> Tensor | None:
+    """Mask of the tokens that may attend to each other, (length, length); None if no number of `window` limits them."""
+    before, after = (length if side < 0 else side for side in window)
+    if min(before, after) >= length - 1:
+        return None
+    positions = torch.arange(length, device=device)
+    distances = positions[:, None] - positions
+    return (distances <= before) & (-distances <= after)
+
+
+def _attend_bucket(
+    bucket: Bucket, query: Tensor, key: Tensor, value: Tensor, scaling: float | None, window: Window
+) -> Tensor:
+    """Attention within the passages of a bucket: query, key, value and result are (tokens, heads, size)."""
+    q, k, v = (_to_grid(x, bucket) for x in (query, key, value))
+    if bucket.real is None or bucket.places is None:
+        return _attend_rows(q, k, v, scaling, window).transpose(1, 2).flatten(0, 1)
+    mask = bucket.real[:, None, None]
+    near = _window_mask(bucket.longest, window, query.device)
+    if near is not None:  # padding attends to everything, since a row without any key is not a number
+        mask = (mask & near) | ~bucket.real[:, None, :, None]
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scaling)
+    return out.transpose(1, 2).flatten(0, 1).index_select(0, bucket.places)
+
+
+def _attend_with_first(bucket: Bucket, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
+    """Attention of the first token of each passage of a bucket: (passages, heads, size)."""
+    q, k, v = (_to_grid(x, bucket) for x in (query, key, value))
+    mask = None if bucket.real is None else bucket.real[:, None, None]
+    return F.scaled_dot_product_attention(q[:, :, :1], k, v, attn_mask=mask, scale=scaling)[:, :, 0]
+
+
+def _to_grid(x: Tensor, bucket: Bucket) -> Tensor:
+    """(tokens, heads, size) as (passages, heads, longest, size), 0 on padding."""
+    if bucket.places is not None:
+        x = x.new_zeros(bucket.passages * bucket.longest, *x.shape[1:]).index_copy(0, bucket.places, x)
+    grid: Tensor = x.unflatten(0, (bucket.passages, bucket.longest))
+    return grid.transpose(1, 2)
+
+
+def _fits_flash(query: Tensor, value: Tensor) -> bool:
+    """Whether FlashAttention takes tensors of this device, type and size."""
+    half = value.dtype in (torch.float16, torch.bfloat16)
+    size = value.shape[-1]
+    return value.is_cuda and half and query.shape[-1] == size <= 256 and size % 8 == 0
+
+
+def _attend_any_lengths(
+    queries: Tensor, keys: Tensor, values: Tensor, passages: Passages, scaling: float | None, window: Window
+) -> Tensor:
+    from torch.nn.attention import varlen
+
+    # Rotary positions make queries and keys float32, and autocast does not apply to the kernel.
+    out = varlen.varlen_attn(
+        queries.to(values.dtype), keys.to(values.dtype), values, passages.offsets, passages.offsets,
+        passages.longest, passages.longest, scale=scaling, window_size=window,
+    )  # fmt: skip
+    return cast(Tensor, out)

@@ -1,9 +1,9 @@
-"""Packing: makes the encoder of a CrossEncoder, `model`, take packed passages, and compares them with padded ones."""
+"""Makes models take packed passages in place of padded ones, if both give the same values."""
 
 import contextlib
 import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from rerank.batches.batch import Packed
-from rerank.models.encoder_inputs import Passages
 from rerank.models.gpu import Autocast, full_float32
-from rerank.models.packed_attention import IMPLEMENTATION, UnsupportedAttentionError, register_attention
+from rerank.models.packed_attention import IMPLEMENTATION, Passages, UnsupportedAttentionError, register_attention
 
 PROBE_LENGTHS = (160, 33, 7)
 """Tokens of the passages; the longest has more than the attention windows of known encoders."""
@@ -60,37 +59,58 @@ LARGEST_ROUNDING = 0.2
 COMPARED = "padded, to be compared with packed passages"
 
 
-def pack(model: Any) -> str:
-    """Makes a model take packed passages; returns "" on success, or the reason why it cannot.
+def set_packed_attention(encoder: Any, forward: Callable[..., Any], values: Callable[[bool], Tensor]) -> str:
+    """Makes a Hugging Face model attend within packed passages; returns "", or the reason why it cannot.
 
-    The forward pass of its encoder then takes `input_ids` and `position_ids`, (1, tokens), and the keyword `passages`.
-    The last layer returns only the first token of each passage, (passages, 1, hidden), unless the head reads the last.
-    A few passages are run packed and padded, to detect models that mix tokens in other ways.
+    Its `forward` then takes `input_ids` and `position_ids`, (1, tokens), and the keyword `passages`. `values` computes
+    a few passages, padded, or packed if its argument is True. Both must agree, as some models mix tokens in other ways;
+    else the model is as before.
     """
-    encoder, name = model.encoder, type(model.encoder).__name__
+    name = type(encoder).__name__
     if not getattr(encoder, "_supports_attention_backend", False):
         return f"the attention of {name} is its own"
-    body = encoder if model.last_token is None else encoder.base_model
-    if "position_ids" not in inspect.signature(body.forward).parameters:
+    if "position_ids" not in inspect.signature(forward).parameters:
         return f"{name} takes no position ids"
-    hooks = []
-    if model.last_token is None:
-        layers = layers_of(encoder)
-        if not layers:
-            return f"{name} has no list of its layers"
-        hooks = keep_first_tokens(layers[-1])
-    before = encoder.config._attn_implementation
+    before, expected = encoder.config._attn_implementation, values(False)
     register_attention()
+    encoder.set_attn_implementation(IMPLEMENTATION)
     try:
-        error = _packed_difference(model)
+        error = relative_difference(expected, values(True))
         if error <= TOLERANCE:
             return ""
         reason = f"{name} gives packed passages other vectors, by {error:.1g}"
     except UnsupportedAttentionError as unsupported:
         reason = f"{name}: {unsupported}"
-    for hook in hooks:
-        hook.remove()
     encoder.set_attn_implementation(before)
+    return reason
+
+
+@torch.no_grad()
+def pack(model: Any) -> str:
+    """Makes the encoder of a CrossEncoder take packed passages; returns "", or the reason why it cannot.
+
+    The last layer then returns only the first token of each passage, (passages, 1, hidden), unless the head reads the
+    last. Compared are vectors, or the scores of a head of the encoder's own, which may read other tokens.
+    """
+    encoder, inputs = model.encoder, probe_of(model)
+    own_head = model.head is None and model.last_token is None
+
+    def values(packed: bool) -> Tensor:
+        model.padding_reason = "" if packed else COMPARED
+        found: Tensor = (model if own_head else model.vectors)(inputs)
+        return found
+
+    hooks: list[RemovableHandle] = []
+    if model.last_token is None:
+        layers = layers_of(encoder)
+        if not layers:
+            return f"{type(encoder).__name__} has no list of its layers"
+        hooks = keep_first_tokens(layers[-1])
+    body = encoder if model.last_token is None else encoder.base_model
+    with in_mode(encoder, training=False):
+        reason = set_packed_attention(encoder, body.forward, values)
+    for hook in hooks if reason else ():
+        hook.remove()
     return reason
 
 
@@ -104,8 +124,8 @@ def layers_of(model: Any) -> list[Any]:
 def keep_first_tokens(layer: Any) -> list[RemovableHandle]:
     """Makes the last layer return the first token of each packed passage, (passages, 1, hidden).
 
-    In BERT's layout, all that follows the projections to queries, keys and values is computed for these tokens only:
-    attention (by some kernels of all tokens), norms and the feed-forward part. Returns the hooks, to be removed.
+    In BERT's layout, what follows the projections to queries, keys and values is computed for these tokens only.
+    Returns the hooks, to be removed.
     """
     if first_token_part(layer) is layer:
         return [layer.register_forward_hook(_first_of_output, with_kwargs=True)]
@@ -158,7 +178,7 @@ def packing_error(model: Any, autocast: Autocast) -> str:
     Packed ones may be ROUNDINGS times as far from float32 as padded ones. A kernel may also refuse the backward pass.
     """
     # Two passages are padded together in SDPA on a GPU; the longest is first, as in groups.
-    inputs, reason = _probe(model, (160, 130, 33, 7)), model.padding_reason
+    inputs, reason = probe_of(model, (160, 130, 33, 7)), model.padding_reason
     try:
         with in_mode(model.encoder, training=False):
             model.padding_reason = COMPARED
@@ -186,29 +206,14 @@ def packing_error(model: Any, autocast: Autocast) -> str:
 @torch.no_grad()
 def rounding_error(model: Any, autocast: Autocast) -> float:
     """The largest difference of the vectors of passages in this precision from float32, relative to the largest."""
-    inputs = _probe(model)
+    inputs = probe_of(model)
     with in_mode(model.encoder, training=False):
         exact = model.vectors(inputs)
         with autocast():
             return relative_difference(exact, model.vectors(inputs))
 
 
-def _probe(model: Any, lengths: Sequence[int] = PROBE_LENGTHS) -> Packed:
+def probe_of(model: Any, lengths: Sequence[int] = PROBE_LENGTHS) -> Packed:
+    """A few passages for a CrossEncoder, beside its weights."""
     vocab_size = model.encoder.config.get_text_config().vocab_size
     return probe_passages(model.pad_id, vocab_size, model.max_length, lengths).to(next(model.parameters()).device)
-
-
-@torch.no_grad()
-def _packed_difference(model: Any) -> float:
-    """The relative difference of packed from padded passages, these with the model's own attention, then replaced.
-
-    Compared are vectors, or the scores of a head of the encoder's own, which may read other tokens.
-    """
-    own_head = model.head is None and model.last_token is None
-    values, inputs = model if own_head else model.vectors, _probe(model)
-    with in_mode(model.encoder, training=False):
-        model.padding_reason = COMPARED
-        padded = values(inputs)
-        model.encoder.set_attn_implementation(IMPLEMENTATION)
-        model.padding_reason = ""
-        return relative_difference(padded, values(inputs))

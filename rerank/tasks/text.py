@@ -12,7 +12,7 @@ from rerank.batches.batch import Batch, Packed, make_batch
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.sampling import epoch_lists
 from rerank.batches.templates import check_text_template, open_template
-from rerank.config import Config, validate
+from rerank.config import Config, TrainingSettings, validate
 from rerank.data.candidates import distinct_doc_ids, select_candidates
 from rerank.data.collections import Collection
 from rerank.data.folds import fold_seed
@@ -23,6 +23,7 @@ from rerank.data.types import Candidates, Fold, Qrels, Run
 from rerank.evaluation.measures import measure_name
 from rerank.losses import LABELS
 from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
+from rerank.models.compiled import compile_layers
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.pooling import POOLINGS
@@ -125,13 +126,20 @@ def open_to_train(config: Config, encoder: str, accelerator: Accelerator) -> tup
     settings, training = config.encoder, config.training
     model = open_cross_encoder(encoder, settings.pooling, training.seed, settings.template, settings.lora_rank)
     model.max_doc_tokens = settings.max_doc_tokens
-    for line in model.place(accelerator.device, accelerator.autocast, training.precision == "auto"):
-        log.info(line)
+    _place(model, training, accelerator)
     if training.gradient_checkpointing:
         model.checkpoint_activations()
     if model.is_padded:
         log.info(f"{encoder}: {model.padding_reason}, so its passages are padded, in groups of similar length")
     return model, open_budget(training.max_tokens_per_forward, accelerator.device)
+
+
+def _place(model: CrossEncoder, training: TrainingSettings, accelerator: Accelerator) -> None:
+    """Moves a model to its device, and compiles it there, unless algorithms are to be deterministic."""
+    for line in model.place(accelerator.device, accelerator.autocast, training.precision == "auto"):
+        log.info(line)
+    if not training.deterministic and (reason := compile_layers(model, accelerator.autocast)):
+        log.info(reason)
 
 
 class TextTask:
@@ -196,7 +204,7 @@ class TextTask:
     def load(self, checkpoint: Path) -> None:
         self.model = open_cross_encoder(str(checkpoint), self.config.encoder.pooling, self.training.seed)
         self.model.first_stage_weight = self.config.encoder.first_stage_weight
-        self.model.place(self.accelerator.device, self.accelerator.autocast, self.training.precision == "auto")
+        _place(self.model, self.training, self.accelerator)
 
     def facts(self) -> dict[str, Any]:
         dataset, documents = self.dataset, self.passages.documents

@@ -16,11 +16,16 @@ from accelerate import Accelerator, PartialState
 from accelerate.utils import InitProcessGroupKwargs
 
 from rerank.config import Config, TrainingSettings
-from rerank.models.cpu.attention import missing_kernel
-from rerank.models.gpu import AUTOCAST, Precision, autocast_of, choose_precision, has_flash_attention, unusable_gpu
-from rerank.models.processor import bf16_gain, prefers_onednn, processor
+from rerank.models.gpu import (
+    AUTOCAST,
+    Precision,
+    autocast_of,
+    bf16_gain,
+    choose_precision,
+    has_flash_attention,
+    unusable_gpu,
+)
 from rerank.models.reranker import Reranker
-from rerank.utils.allocators import ALLOCATOR_SETTINGS, keep_freed_memory, prefer_expandable_segments
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
 from rerank.utils.parallel import GPUS
@@ -28,6 +33,7 @@ from rerank.utils.parallel import GPUS
 LONGEST_WAIT = timedelta(days=1)
 """How long a process waits for the others: the main process alone downloads, indexes, retrieves and tokenises."""
 CUBLAS_SETTINGS = "CUBLAS_WORKSPACE_CONFIG"
+PROCESSOR = Path("/proc/cpuinfo")
 
 
 def open_accelerator(settings: TrainingSettings) -> Accelerator:
@@ -44,10 +50,7 @@ def open_accelerator(settings: TrainingSettings) -> Accelerator:
         torch.use_deterministic_algorithms(True)
     if selected.type == "cuda":
         torch.backends.cuda.matmul.fp32_precision = "tf32" if settings.tf32 else "ieee"
-    prefer_expandable_segments()
     on_cpu = selected.type == "cpu"
-    if on_cpu:
-        keep_freed_memory()
     accelerator = Accelerator(
         cpu=on_cpu,
         mixed_precision="no" if on_cpu or chosen == "float32" else chosen,
@@ -60,19 +63,18 @@ def open_accelerator(settings: TrainingSettings) -> Accelerator:
 
 @contextlib.contextmanager
 def kept_torch_settings() -> Iterator[None]:
-    """After the block torch's algorithms, its products and the environment that it reads are as they were before."""
+    """After the block torch's algorithms, its products and the setting of cuBLAS are as they were before."""
     algorithms = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     products = torch.backends.cuda.matmul.fp32_precision
-    environment = {name: os.environ.get(name) for name in (CUBLAS_SETTINGS, *ALLOCATOR_SETTINGS)}
+    cublas = os.environ.get(CUBLAS_SETTINGS)
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(algorithms[0], warn_only=algorithms[1])
         torch.backends.cuda.matmul.fp32_precision = products
-        for name, value in environment.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+        os.environ.pop(CUBLAS_SETTINGS, None)
+        if cublas is not None:
+            os.environ[CUBLAS_SETTINGS] = cublas
 
 
 def open_reranker(config: Config, checkpoint: str) -> Reranker:
@@ -100,7 +102,8 @@ def device_name(device: torch.device) -> str:
     """The name of the processor or the GPU."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    found = re.search(r"^model name\s*: (.*)", processor(), re.MULTILINE)
+    facts = PROCESSOR.read_text(encoding="utf-8") if PROCESSOR.is_file() else ""
+    found = re.search(r"^model name\s*: (.*)", facts, re.MULTILINE)
     return found[1].strip() if found else platform.processor() or platform.machine()
 
 
@@ -114,8 +117,6 @@ def device_facts(device: torch.device) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "blas": blas[1] if blas else None,
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "onednn": device.type == "cpu" and prefers_onednn(),
-        "compiled_attention": device.type == "cpu" and not missing_kernel(torch.float32),
     }
     return {"device": str(device), "device_name": device_name(device), "arithmetic": arithmetic}
 
@@ -189,12 +190,7 @@ def describe_device(device: str, precision: Precision) -> str:
     chosen = choose_precision(precision, selected)
     if selected.type == "cpu":
         gain = f"products in bf16 are {bf16_gain():.1f} times as fast as in float32"
-        reason = missing_kernel(AUTOCAST.get(chosen, torch.float32))
-        attention = f"torch: {reason}" if reason else "a compiled kernel"
-        return (
-            f"CPU, {torch.get_num_threads()} threads, {chosen}: {gain}; attention by {attention}; training bert-base "
-            "needs a GPU"
-        )
+        return f"CPU, {torch.get_num_threads()} threads, {chosen}: {gain}; training bert-base needs a GPU"
     if selected.type == "mps":
         return f"Apple GPU, {chosen}"
     major, minor = torch.cuda.get_device_capability(selected)

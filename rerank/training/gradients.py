@@ -12,6 +12,7 @@ from rerank.batches.batch import Batch, Packed, make_microbatches, restore_order
 from rerank.losses import exact_metric
 from rerank.models.gpu import full_float32
 from rerank.models.memory import DoesNotFitError, TokenBudget, is_out_of_memory, out_of_memory
+from rerank.training.randomness import RandomState
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Maps scores, labels and mask, each (lists, documents), to (lists,)."""
@@ -27,9 +28,9 @@ def accumulate_gradient(
 
     Lists that fit into the memory budget together go through the model once. A longer list is scored without a graph,
     the loss gives the gradient with respect to its scores, and its passages go through the model again with a graph, as
-    many at a time as fit. Dropout depends on `batch.inputs.seeds` alone, so both ways give the same gradient. On
-    out-of-memory errors the budget is halved and the step is repeated. Without a budget all documents go through in one
-    forward pass, for models whose scores depend on the other documents of the step (batch norm).
+    many at a time as fit. Dropout drops the same values both times (see `RandomState`), so the gradient is exact. On
+    out-of-memory errors the budget is halved and the step is repeated from its first random state. Without a budget all
+    documents go through in one forward pass, for models whose scores depend on the other documents (batch norm).
 
     A GPU is waited for once: the scores of the lists that are taken together come to the CPU, where pooling, loss and
     metrics are cheaper than the launches of their kernels, and one gradient goes back. The metrics are computed while
@@ -46,8 +47,10 @@ def accumulate_gradient(
         return _single_pass_gradient(model, batch, backward, accelerator)
     lengths = batch.inputs.lengths()
     rows = batch.mask.nonzero()[:, 0][batch.inputs.documents].tolist()  # the list of each passage
+    start = RandomState(accelerator.device)
 
     def gradient(tokens: int) -> Tensor:
+        start.restore()
         model.zero_grad(set_to_none=True)
         stats = torch.zeros(len(batch.labels), 2, dtype=torch.float64)
         for group in _group_lists(lengths, rows, tokens, model.is_padded):
@@ -99,10 +102,13 @@ def _cached_gradient(
     def score(part: Packed) -> Tensor:
         with accelerator.autocast():  # one a pass: it keeps casts of weights that were made without a graph
             scores: Tensor = model(part)
-        return scores.float()
+        return scores
 
-    with torch.no_grad():
-        cached = [score(part) for part in parts[:-1]]
+    states, cached = [], []
+    with torch.set_grad_enabled(model.compiled):  # which draws the same as with a graph only if it has one
+        for part in parts[:-1]:
+            states.append(RandomState(accelerator.device))
+            cached.append(score(part).detach())
     last = score(parts[-1])  # keeps its graph, so that it is not computed twice
     scores = restore_order(torch.cat([*cached, last.detach()]).cpu(), groups).requires_grad_()
     flat = _with_first_scores(model, batch, model.pool(scores, inputs.documents))
@@ -111,7 +117,8 @@ def _cached_gradient(
     order = torch.tensor([passage for group in groups for passage in group])
     *gradients, last_gradient = to_device(scores.grad[order], last.device).split([len(group) for group in groups])
     last.backward(last_gradient)
-    for part, gradient in zip(parts[:-1], gradients, strict=True):
+    for part, gradient, state in zip(parts[:-1], gradients, states, strict=True):
+        state.restore()
         score(part).backward(gradient)
     return _measured(batch, grid, losses)
 

@@ -14,11 +14,11 @@ from rerank.config import TrainingSettings
 from rerank.data.types import Candidates, Run
 from rerank.training.average import AveragedWeights, copy_of, holding
 from rerank.training.gradients import Loss, accumulate_gradient
+from rerank.training.randomness import seeded
 from rerank.training.state import Trained, TrainingFolder, check_kept, restore_state, save_state
 from rerank.training.steps import (
     INITIAL,
     Step,
-    dropout_seeds,
     learning_rate_factor,
     loss_scale,
     make_optimizer,
@@ -53,7 +53,7 @@ def train(
     The state, and with it the checkpoint of the best epoch, is saved on a CPU after each epoch; on a GPU, which would
     wait for the disk, after the last epoch and every SECONDS_BETWEEN_STATES. Between two saves the best epoch's weights
     are kept in memory. The next call with the same arguments resumes from the saved state.
-    Learning rates depend on the step alone, and random numbers on the seed, the epoch and the list alone, so a resumed
+    Learning rates depend on the step, and random numbers on the seed, the epoch, the step and the process, so a resumed
     training ends with the same weights as an uninterrupted one.
 
     Args:
@@ -156,11 +156,7 @@ def _train_epoch(
     lists = documents = tokens = skipped = 0
 
     def make_batch(step: Step) -> Batch[Any]:
-        batch = task.batch(step.lists)
-        if not isinstance(batch.inputs, Packed):  # of models without dropout
-            return batch
-        seeds = dropout_seeds(batch.mask, step.positions, epoch, settings.seed)
-        return batch._replace(inputs=batch.inputs.seeded(seeds))
+        return task.batch(step.lists)
 
     def postfix() -> str:
         return " ".join(f"{name} {value:.4f}" for name, value in zip(STATS, (sums / lists).tolist(), strict=True))
@@ -168,7 +164,9 @@ def _train_epoch(
     bar = progress(prefetch(steps, make_batch), len(steps), what, postfix, show)
     for number, (step, batch) in enumerate(bar, 1):
         weight = loss_scale(accelerator) / step.total
-        stats = accumulate_gradient(model, batch, loss, weight, accelerator, task.memory)
+        seed = hash((settings.seed, epoch, number, accelerator.process_index)) % 2**62
+        with seeded(seed, accelerator.device):
+            stats = accumulate_gradient(model, batch, loss, weight, accelerator, task.memory)
         broken = [step.lists[row] for row in (~stats[:, 0].isfinite()).nonzero()[:, 0].tolist()]
         if sum_gradients(model, len(broken), accelerator):
             raise _not_finite(broken, f"{what}, step {number}")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from accelerate import Accelerator
-from torch import Tensor, nn
+from torch import nn
 
 from rerank.config import TrainingSettings
 from rerank.data.types import Candidates
@@ -23,10 +23,9 @@ SMALLEST = 2.0**-4
 
 
 class Step(NamedTuple):
-    """One process's lists of a step and their positions in the epoch; `total` counts the lists of all processes."""
+    """One process's lists of a step; `total` counts the lists of all processes."""
 
     lists: list[Candidates]
-    positions: list[int]
     total: int
 
 
@@ -41,15 +40,8 @@ def make_steps(lists: Sequence[Candidates], lists_per_step: int, accelerator: Ac
                 f"{processes} processes share the lists of a step, but a step has only {len(step)}: "
                 f"use at most that many processes, or change --training.lists-per-step"
             )
-        positions = list(range(first + rank, first + len(step), processes))
-        steps.append(Step(list(step[rank::processes]), positions, len(step)))
+        steps.append(Step(list(step[rank::processes]), len(step)))
     return steps
-
-
-def dropout_seeds(mask: Tensor, positions: Sequence[int], epoch: int, seed: int) -> Tensor:
-    """The dropout seed of each document, the same whichever process computes it: (documents,) int64."""
-    list_seeds = torch.tensor([hash((seed, epoch, position)) % 2**62 for position in positions])
-    return (list_seeds[:, None] + torch.arange(mask.shape[1]) * 7_368_787)[mask]
 
 
 def make_optimizer(groups: list[dict[str, Any]], weight_decay: float) -> torch.optim.Optimizer:

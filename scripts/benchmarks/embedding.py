@@ -1,6 +1,5 @@
 """Benchmark: documents embedded per CPU second, by rerank's bi-encoders and by sentence-transformers' `encode`."""
 
-import time
 from functools import partial
 from statistics import median
 from typing import Any
@@ -60,7 +59,7 @@ def _rows(kind: str, texts: list[str], ours: dict[str, BiEncoder], theirs: Any, 
     found = {name: one.encode_documents(texts)[0] for name, one in ours.items()}
     works: dict[str, Work] = {name: partial(one.encode_documents, texts) for name, one in ours.items()}
     works |= {f"encode, batch {size}": partial(encode, size) for size in BATCHES}
-    seconds = interleaved(works, rounds, torch.device("cpu"), clock=time.process_time)
+    seconds = interleaved(works, rounds, torch.device("cpu"))
     best = min((name for name in works if name not in found), key=lambda name: median(seconds[name]))
     return [
         {

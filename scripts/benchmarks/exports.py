@@ -1,6 +1,5 @@
 """The exported graphs of a benchmark's encoder: ONNX Runtime and OpenVINO, in float32 and int8."""
 
-import time
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -41,7 +40,7 @@ def exports(*, encoder: Encoder = "minilm", rounds: Rounds = 3, documents: Docum
     works = ours | works
     for work in works.values():
         work()
-    seconds = interleaved(works, rounds, accelerator.device, clock=time.process_time)
+    seconds = interleaved(works, rounds, accelerator.device)
     total = sum(len(c.doc_ids) for c in workload.candidates)
     rows = [
         {

@@ -2,7 +2,6 @@
 
 import ctypes
 import multiprocessing
-import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -13,10 +12,10 @@ from typing import NamedTuple, TypeVar
 import torch
 
 from rerank.models.memory import is_out_of_memory
-from rerank.utils.allocators import M_MMAP_THRESHOLD, MALLOC_SETTINGS
 from rerank.utils.errors import UserError
 
 Result = TypeVar("Result")
+M_MMAP_THRESHOLD = -3  # in the C library's malloc.h
 
 
 class Peak(NamedTuple):
@@ -70,7 +69,6 @@ def _run_as_first_to_kill(function: Callable[..., Result], threads: int, *argume
     with suppress(OSError, AttributeError):  # not glibc
         # Freed memory is returned at once, so that the peak is of memory in use, not of the allocator's cache.
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 2**20)
-        os.environ[MALLOC_SETTINGS[0]] = str(2**20)  # a setting of the user's, which rerank does not change
     with suppress(OSError):  # not Linux
         Path("/proc/self/oom_score_adj").write_text("1000")
     return function(*arguments)

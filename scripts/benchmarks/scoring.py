@@ -15,7 +15,6 @@ from rerank.config import TrainingSettings
 from rerank.data.types import Run
 from rerank.models.gpu import AUTOCAST
 from rerank.models.memory import open_budget
-from rerank.models.products import take_faster_products
 from rerank.models.scoring import score_candidates
 from rerank.training.device import open_accelerator, precision_of
 from scripts.benchmarks.flops import forward_flops
@@ -40,7 +39,8 @@ COLUMNS = {
 }
 NOTES = (
     "useful GFLOP/s: operations on real tokens, not on padding. of the product: relative to the large square product "
-    "of the precision in the same round. × faster: likewise. All values are medians over rounds.",
+    "of the precision in the same round. × faster: likewise. All values are medians over rounds. On a CPU "
+    "seconds are those of all threads on processors.",
     "CrossEncoder.predict sorts by length and tokenises in every call; rerank reads its store of tokenised documents.",
 )
 
@@ -116,7 +116,6 @@ def our_scores(model: nn.Module, workload: Workload, accelerator: Accelerator) -
 
 def in_float32(model: Any, work: Work) -> Work:
     """The same work with a model that computes in float32, whatever the precision of the run."""
-    take_faster_products(model)
 
     def exact() -> Any:
         model.in_float32 = True

@@ -7,8 +7,6 @@ from typing import Any
 
 import torch
 
-from rerank.models.processor import prefers_onednn
-from rerank.models.products import multiply
 from rerank.utils.progress import log
 from scripts.benchmarks.flops import token_layers
 
@@ -25,17 +23,17 @@ def interleaved(
     rounds: int,
     device: torch.device,
     least: float = 0.0,
-    clock: Callable[[], float] | None = None,
 ) -> dict[str, list[float]]:
     """Returns name -> seconds per call, one value per round; the contestants take turns in each round.
 
-    A call is repeated until `least` seconds have passed, and its mean time counts. `clock` is
-    time.perf_counter, unless it is given: time.process_time counts the seconds that all threads have a processor.
+    A call is repeated until `least` seconds have passed, and its mean time counts. On a CPU the seconds are those that
+    all threads have a processor, so that other jobs on the machine count little.
     """
+    clock = time.process_time if device.type == "cpu" else time.perf_counter
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(1, rounds + 1):
         for name, work in contestants.items():
-            seconds[name].append(_seconds(work, device, least, clock or time.perf_counter))
+            seconds[name].append(_seconds(work, device, least, clock))
         so_far = ", ".join(f"{name} {values[-1]:.3g} s" for name, values in seconds.items())
         log.info(f"round {number}/{rounds}: {so_far}")
     return seconds
@@ -69,19 +67,12 @@ def square_product(device: torch.device, dtype: torch.dtype) -> tuple[str, Work,
     """A name, a large square matrix product and its number of operations: the machine's peak rate."""
     side = 8192 if device.type == "cuda" else 2048
     left, right = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
-    product = _fastest_product(device, dtype)
 
     def work() -> None:
         for _ in range(REPEATS):
-            product(left, right)
+            torch.nn.functional.linear(left, right)
 
     return f"matrix product in {str(dtype)[6:]}, {side} × {side}", work, REPEATS * 2.0 * side**3
-
-
-def _fastest_product(device: torch.device, dtype: torch.dtype) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """The product of a matrix with a transposed one, by the faster library."""
-    by_onednn = device.type == "cpu" and dtype == torch.float32 and prefers_onednn()
-    return multiply if by_onednn else torch.nn.functional.linear
 
 
 def layer_products(encoder: Any, device: torch.device, dtype: torch.dtype) -> tuple[str, Work, float]:
@@ -91,10 +82,9 @@ def layer_products(encoder: Any, device: torch.device, dtype: torch.dtype) -> tu
     """
     weights = [layer.weight.detach().to(device, dtype) for layer in token_layers(encoder)]
     tokens = {width: torch.randn(TOKENS, width, device=device, dtype=dtype) for width in {w.shape[1] for w in weights}}
-    product = _fastest_product(device, dtype)
 
     def work() -> None:
         for weight in weights:
-            product(tokens[weight.shape[1]], weight)
+            torch.nn.functional.linear(tokens[weight.shape[1]], weight)
 
     return f"its layers' products, {TOKENS} tokens", work, 2.0 * TOKENS * sum(w.numel() for w in weights)

@@ -1,8 +1,9 @@
-"""Benchmark: training documents per second, of rerank and of a plain CEDR-style loop; hours for the whole paper."""
+"""Benchmark: training documents per second, of rerank and of plain loops; hours for the whole paper."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -37,17 +38,29 @@ from scripts.benchmarks.workload import Workload, make_workload, on_device, open
 LIST = 4
 LISTS_PER_STEP = 8
 OURS, BASELINE, SCORING = "rerank", "CEDR-style loop", "rerank, scoring"
+UNDROPPED = "CEDR-style loop without dropout of attention's weights"
+TRAINER = "CrossEncoderTrainer"
+TRAINER_BATCH = 8
+"""Pairs of a forward pass of the trainer: its best batch size on a CPU."""
+
 COLUMNS = {**RATES, "peak MB": ",.0f"}
 NOTES = (
     "useful GFLOP/s: operations on real tokens, not on padding; training counts as three forward passes. of the "
     "product: relative to the large square product of the precision in the same round. × faster: likewise. All values "
-    "are medians.",
+    "are medians. On a CPU seconds are those of all threads on processors.",
     "peak MB: of a process that only takes one step, with weights, gradient and Adam's state; on a GPU, of its "
     "tensors.",
 )
 
 
-def training(*, encoder: Encoder = "", rounds: Rounds = 3, lists: Count | None = None, out: Out = None) -> None:
+def training(
+    *,
+    encoder: Encoder = "",
+    rounds: Rounds = 3,
+    lists: Count | None = None,
+    one_passage: bool = False,
+    out: Out = None,
+) -> None:
     """Documents per second in training: rerank and a plain CEDR-style loop.
 
     Parameters
@@ -55,6 +68,8 @@ def training(*, encoder: Encoder = "", rounds: Rounds = 3, lists: Count | None =
     lists
         Training lists of two relevant and two other documents per round, 8 per step; by default 8 on a CPU and 128 on
         a GPU. With fewer than 8, a step whose memory is measured has as many, and a list of 150 documents is left out.
+    one_passage
+        Documents of one passage, and sentence-transformers' CrossEncoderTrainer beside the loops; no memory.
     """
     accelerator = open_accelerator(TrainingSettings())
     device = accelerator.device
@@ -62,9 +77,9 @@ def training(*, encoder: Encoder = "", rounds: Rounds = 3, lists: Count | None =
     name = encoder or ("bert-base" if gpu else "minilm")
     lists = lists or (128 if gpu else 8)
     with open_encoder(name) as folder:
-        workload = make_workload(folder, lists, LIST)
-        rows = measured(workload, accelerator, rounds)
-        for row in rows:
+        workload = make_workload(folder, lists, LIST, one_passage)
+        rows = measured(workload, accelerator, rounds, one_passage)
+        for row in [] if one_passage else rows:
             if row["what"] in (OURS, BASELINE):
                 peak = in_fresh_process(step_memory, row["what"], folder, min(lists, LISTS_PER_STEP))
                 row["peak MB"] = "out of memory" if peak is None else peak.most / 1e6
@@ -72,7 +87,7 @@ def training(*, encoder: Encoder = "", rounds: Rounds = 3, lists: Count | None =
         gradients = {
             what: in_fresh_process(gradient_memory, documents, folder)
             for what, documents in GRADIENTS.items()
-            if not documents or lists >= LISTS_PER_STEP
+            if not one_passage and (not documents or lists >= LISTS_PER_STEP)
         }
     memory_note = "Gradients need, in addition to the weights: " + ", ".join(
         f"{what} {'out of memory' if peak is None else f'{(peak.most - peak.before) / 1e6:,.0f} MB'}"
@@ -80,7 +95,8 @@ def training(*, encoder: Encoder = "", rounds: Rounds = 3, lists: Count | None =
     )
     rates = {row["what"]: row.get("documents/s", 0.0) for row in rows}
     hours = paper_hours(rates[OURS], rates[SCORING])
-    notes = [f"The paper's whole table at these rates: {hours:,.1f} h ({PAPER}).", memory_note, *NOTES]
+    notes = [f"The paper's whole table at these rates: {hours:,.1f} h ({PAPER}).", memory_note]
+    notes = [*([] if one_passage else notes), *NOTES]
     settings = {"encoder": name, "rounds": rounds, "lists": lists, "precision": precision_of(accelerator)}
     settings |= {"paper_hours": hours, "gradients": gradients}
     publish(f"Training {name}", rows, COLUMNS, settings, device, notes, out)
@@ -98,14 +114,20 @@ def paper_hours(training: float, scoring: float) -> float:
     return 2 * 5 * 100 * (256 * LIST / training + 50 * 150 / scoring) / 3600
 
 
-def measured(workload: Workload, accelerator: Accelerator, rounds: int) -> list[dict[str, Any]]:
-    """The rows of both contestants, on all lists of the workload, and of scoring its documents."""
+def measured(
+    workload: Workload, accelerator: Accelerator, rounds: int, with_trainer: bool = False
+) -> list[dict[str, Any]]:
+    """The rows of the contestants, on all lists of the workload, and of scoring its documents."""
     device, dtype = accelerator.device, product_type(accelerator)
     products = [square_product(device, dtype), layer_products(workload.model.encoder, device, dtype)]
     if compared := dtype == torch.bfloat16 and device.type == "cpu":
         products.append(square_product(device, torch.float32))
     works: dict[str, Work] = {product: work for product, work, _ in products}
     steps = {OURS: our_steps(workload, accelerator), BASELINE: cedr_steps(workload, device, dtype)}
+    if device.type == "cpu":
+        steps[UNDROPPED] = cedr_steps(workload, device, dtype, attention_probs_dropout_prob=0.0)
+    if with_trainer:
+        steps[TRAINER] = trainer_steps(workload, device)
     for step in steps.values():
         step(workload.candidates[:1])  # warm-up, which also creates Adam's state
     works |= {what: partial(step, workload.candidates) for what, step in steps.items()}
@@ -114,7 +136,7 @@ def measured(workload: Workload, accelerator: Accelerator, rounds: int) -> list[
     works[SCORING] = lambda: our_scores(workload.model, workload, accelerator)
     seconds = interleaved(works, rounds, device)
     rows, rates_of_products = product_rows(products, seconds)
-    slower = [what for what in (EXACT, BASELINE) if what in seconds]
+    slower = [what for what in (EXACT, BASELINE, UNDROPPED, TRAINER) if what in seconds]
     rows += [rate_row(what, workload, seconds[what], rates_of_products, FORWARDS_OF_A_STEP) for what in (OURS, *slower)]
     for row in rows[-len(slower) :]:
         row[OURS_FASTER] = ratio(seconds[row["what"]], seconds[OURS])
@@ -124,10 +146,9 @@ def measured(workload: Workload, accelerator: Accelerator, rounds: int) -> list[
 Steps = Callable[[Sequence[Candidates]], None]
 
 
-def seeded_batch(workload: Workload, lists: Sequence[Candidates]) -> Batch[Any]:
-    """The batch of these lists, with a dropout seed for each document."""
-    batch = make_batch(lists, workload.builder)
-    return batch._replace(inputs=batch.inputs.seeded(torch.arange(int(batch.mask.sum()))))
+def batch_of(workload: Workload, lists: Sequence[Candidates]) -> Batch[Any]:
+    """The batch of these lists."""
+    return make_batch(lists, workload.builder)
 
 
 def our_steps(workload: Workload, accelerator: Accelerator) -> Steps:
@@ -140,21 +161,24 @@ def our_steps(workload: Workload, accelerator: Accelerator) -> Steps:
     def steps(lists: Sequence[Candidates]) -> None:
         model.train()
         each = [lists[begin : begin + LISTS_PER_STEP] for begin in range(0, len(lists), LISTS_PER_STEP)]
-        for step, batch in prefetch(each, partial(seeded_batch, workload)):
+        for step, batch in prefetch(each, partial(batch_of, workload)):
             accumulate_gradient(model, batch, hinge, 1 / len(step), accelerator, budget)
             optimizer.step()
 
     return steps
 
 
-def cedr_steps(workload: Workload, device: torch.device, dtype: torch.dtype = torch.float32) -> Steps:
+def cedr_steps(
+    workload: Workload, device: torch.device, dtype: torch.dtype = torch.float32, **settings: float
+) -> Steps:
     """A function that trains the baseline on lists, 8 per step: same encoder, documents, loss and learning rates.
 
-    `dtype` is the type of its products.
+    `dtype` is the type of its products; `settings` are those of the encoder's config.
     """
     from transformers import AutoModel
 
-    encoder, builder = AutoModel.from_pretrained(workload.folder, dtype=torch.float32), workload.builder
+    encoder = AutoModel.from_pretrained(workload.folder, dtype=torch.float32, **settings)
+    builder = workload.builder
     model = Cedr(encoder, builder.template, builder.max_length, workload.tokenizer.pad_token_id).to(device)
     groups = [{"params": model.encoder.parameters(), "lr": 2e-5}, {"params": model.head.parameters(), "lr": 1e-3}]
     optimizer = torch.optim.Adam(groups)
@@ -170,6 +194,37 @@ def cedr_steps(workload: Workload, device: torch.device, dtype: torch.dtype = to
     return steps
 
 
+def trainer_steps(workload: Workload, device: torch.device) -> Steps:
+    """A function that trains sentence-transformers' cross-encoder on the pairs of lists, one step for 8 lists."""
+    from datasets import Dataset
+    from sentence_transformers import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
+    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+
+    model = CrossEncoder(str(workload.folder), num_labels=1, device=str(device))
+    settings = {
+        "per_device_train_batch_size": TRAINER_BATCH,
+        "gradient_accumulation_steps": LIST * LISTS_PER_STEP // TRAINER_BATCH,
+        "use_cpu": device.type == "cpu",
+        "save_strategy": "no",
+        "logging_strategy": "no",
+        "report_to": [],
+        "disable_tqdm": True,
+    }
+
+    def steps(lists: Sequence[Candidates]) -> None:
+        pairs = [
+            {"query": workload.queries[c.query_id], "document": workload.texts[doc_id], "label": float(label)}
+            for c in lists
+            for doc_id, label in zip(c.doc_ids, c.labels, strict=True)
+        ]
+        with TemporaryDirectory() as folder:
+            asked = CrossEncoderTrainingArguments(folder, num_train_epochs=1, **settings)
+            loss = BinaryCrossEntropyLoss(model)
+            CrossEncoderTrainer(model=model, args=asked, train_dataset=Dataset.from_list(pairs), loss=loss).train()
+
+    return steps
+
+
 GRADIENTS = {"one micro-batch": 0, "a list of 150 documents": 150}
 """Documents of one list; 0 is one full micro-batch."""
 
@@ -178,7 +233,7 @@ def gradient_memory(documents: int, folder: Path) -> Peak:
     """The memory of the gradient of one list of this many documents, or of one full micro-batch for 0."""
     accelerator = open_accelerator(TrainingSettings())
     workload = make_workload(folder, 1, documents or LIST)
-    batch = seeded_batch(workload, workload.candidates)
+    batch = batch_of(workload, workload.candidates)
     model, budget = on_device(workload.model, accelerator).train(), open_budget("auto", accelerator.device)
 
     def micro_batch() -> None:

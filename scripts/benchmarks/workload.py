@@ -19,6 +19,7 @@ from rerank.batches.templates import pair_template
 from rerank.data.tokens import make_store, tokenise
 from rerank.data.types import Candidates
 from rerank.models.checkpoints import open_cross_encoder
+from rerank.models.compiled import compile_layers
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.hub import encoder_folder
 from rerank.models.tiny_bert import make_vocabulary, random_bert, save_bert
@@ -128,9 +129,11 @@ def make_workload(folder: Path, lists: int, documents: int, one_passage: bool = 
 
 
 def on_device(model: CrossEncoder, accelerator: Accelerator) -> CrossEncoder:
-    """The model, moved to the device as `rerank train` and `rerank score` move it."""
+    """The model, moved to the device and compiled there as by `rerank train`, or `rerank score` of a long run."""
     for line in model.place(accelerator.device, accelerator.autocast):
         log.info(line)
+    if reason := compile_layers(model, accelerator.autocast):
+        log.info(reason)
     return model
 
 

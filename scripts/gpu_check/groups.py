@@ -11,7 +11,6 @@ from scripts.gpu_check.rows import Row, at_most
 from scripts.gpu_check.setting import Setting
 
 GROUPS = {
-    "kernels": 40,
     "scores": 100,
     "gradients": 110,
     "memory": 45,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from rerank.models.memory import TokenBudget
 from rerank.models.scoring import score_candidates
 from rerank.training.device import precision_of
-from scripts.benchmarks.training import seeded_batch
+from scripts.benchmarks.training import batch_of
 from scripts.benchmarks.workload import on_device
 from scripts.gpu_check.gradients import device_gradient, of_norm
 from scripts.gpu_check.rows import Row, at_most
@@ -36,7 +36,7 @@ def check(setting: Setting) -> list[Row]:
     """Rows for a training step and for scoring."""
     with encoder_folder(setting.largest) as folder:
         workload = open_documents(folder, LISTS, 4, setting)
-    batch = seeded_batch(workload, workload.candidates)
+    batch = batch_of(workload, workload.candidates)
     tokens = len(batch.inputs.input_ids)
     with opened(setting) as accelerator:
         model = on_device(workload.model, accelerator)

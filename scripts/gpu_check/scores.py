@@ -62,6 +62,6 @@ def _padded_scores(body: torch.nn.Module, model: CrossEncoder, inputs: Packed, d
     scores = []
     for begin in range(0, len(inputs.documents), PASSAGES):
         some = inputs.take(range(begin, min(begin + PASSAGES, len(inputs.documents))))
-        arguments, _ = padded(some.to(device), model.pad_id)
+        arguments = padded(some.to(device), model.pad_id)
         scores.append(model.head(body(**arguments).last_hidden_state[:, 0])[:, 0].float().cpu())
     return torch.cat(scores)

@@ -125,10 +125,10 @@ def precisions(setting: Setting) -> list[str]:
 
 
 @contextmanager
-def encoder_folder(name: str, own_head: bool = False) -> Iterator[Path]:
+def encoder_folder(name: str, own_head: bool = False, dropout: float = 0.1) -> Iterator[Path]:
     """The folder of a random encoder of ENCODERS, whose passages have vectors that differ (see SHARPNESS)."""
     with TemporaryDirectory() as temporary:
-        folder = make_encoder(Path(temporary), own_head, **ENCODERS[name])
+        folder = make_encoder(Path(temporary), own_head, hidden_dropout_prob=dropout, **ENCODERS[name])
         file = folder / "model.safetensors"
         weights = load_file(file)
         for key, value in weights.items():

@@ -2,15 +2,15 @@
 
 import json
 import logging
-import types
 
 import numpy as np
 import pytest
 import torch
 
-from rerank.models import quick_forward
+from rerank.models import packed_texts
 from rerank.models.bi_encoder import BiEncoder
 from rerank.models.hub import bi_encoder_hash
+from rerank.models.packed_attention import IMPLEMENTATION
 from rerank.utils.errors import UserError
 from tests.models.tiny import BF16_CASES
 from tests.support.small_world import WORDS, make_texts
@@ -88,7 +88,7 @@ def test_a_plain_encoder_gives_the_mean_of_its_tokens_and_says_so(plain, caplog,
 def test_bf16_is_used_where_it_is_asked_for_and_where_it_gains(kind, tmp_path, monkeypatch, asked, limits, precision):
     monkeypatch.setattr("rerank.models.gpu.bf16_gain", lambda: 4.0)
     for name, value in limits.items():
-        monkeypatch.setattr(quick_forward, name, value)
+        monkeypatch.setattr(packed_texts, name, value)
     folder = make_encoder(kind, tmp_path / kind, WORDS, max_positions=24)
     exact = BiEncoder.load(folder, device="cpu", precision="float32").encode_documents(TEXTS)[0]
     encoder = BiEncoder.load(folder, device="cpu", precision=asked)
@@ -96,10 +96,26 @@ def test_bf16_is_used_where_it_is_asked_for_and_where_it_gains(kind, tmp_path, m
     difference = np.abs(found - exact).max() / np.abs(exact).max()
     assert (difference > 0) == (precision == "bf16")
     assert difference < 0.03
-    body = encoder.model.body if kind == "bert" else encoder.model[0].model
-    assert isinstance(body.forward, types.FunctionType) == (precision == "bf16" or kind != "mpnet")
+    assert (encoder.model[0].auto_model.config._attn_implementation == IMPLEMENTATION) == (kind != "mpnet")
     alone = np.concatenate([encoder.encode_documents([text])[0] for text in TEXTS])
     np.testing.assert_allclose(alone, found, atol=0.03 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "xlm-r", "modernbert", "mpnet"])
+def test_vectors_are_those_of_encode_and_padding_is_not_computed(kind, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    folder = str(make_encoder(kind, tmp_path / kind, WORDS, max_positions=40))
+    encoder, plain = BiEncoder.load(folder, device="cpu"), SentenceTransformer(folder, device="cpu")
+    passages, seen = [passage for text in TEXTS for passage in encoder.split(text)], []
+    encoder.model[0].auto_model.get_input_embeddings().register_forward_hook(lambda *given: seen.append(given[2].shape))
+    vectors, _ = encoder.encode_documents(TEXTS)
+    np.testing.assert_allclose(vectors, plain.encode_document(passages, batch_size=3), **CLOSE)
+    tokens = [len(encoder.model.tokenizer(passage)["input_ids"]) for passage in passages]
+    longest = max(tokens) * len(tokens)
+    assert sum(shape[0] * shape[1] for shape in seen) == (longest if kind == "mpnet" else sum(tokens))
+    single = encoder.encode_queries([passages[0]])
+    np.testing.assert_allclose(single, plain.encode_query([passages[0]]), **CLOSE)
 
 
 def test_the_folder_decides_pooling_prompts_and_similarity(configured):

@@ -7,13 +7,13 @@ import torch
 
 from rerank.models import gpu
 from rerank.models.gpu import (
+    bf16_gain,
     choose_precision,
     full_float32,
     has_flash_attention,
     missing_architecture,
     unusable_gpu,
 )
-from rerank.models.processor import bf16_gain
 from rerank.utils.errors import UserError
 from tests.support.fake_cards import insert_card
 

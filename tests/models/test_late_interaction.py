@@ -189,6 +189,6 @@ def test_a_model_that_is_trained_for_late_interaction_keeps_its_projection_and_m
 
 def test_a_token_with_nan_is_one_line(folder):
     bi_encoder = BiEncoder.load(str(folder), device="cpu")
-    next(bi_encoder.model.body.parameters()).data.fill_(float("nan"))
+    next(bi_encoder.model[0].auto_model.parameters()).data.fill_(float("nan"))
     with pytest.raises(UserError, match="gives a token a vector with NaN or infinity"):
         TokenEncoder(bi_encoder, False).document("amber")

@@ -9,11 +9,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from rerank.models import encoder_inputs
 from rerank.models import packed_attention as packing
 from rerank.models.checkpoints import save_cross_encoder
-from rerank.models.encoder_inputs import GPU_SHARE, Passages
-from rerank.models.packed_attention import attend
+from rerank.models.packed_attention import GPU_SHARE, Passages, attend
 from tests.models.test_placement import attend_within
 from tests.models.tiny import assert_same_gradients, open_tiny, scores_and_gradients
 from tests.support.small_world import make_texts
@@ -31,15 +29,13 @@ MODELS = [
 def opened(make, kind, tmp_path):
     """150 positions: more than ModernBERT's local layers see."""
     model, tokenizer, inputs_of = open_tiny(tmp_path, TEXTS, kind, make, larger=True, max_positions=150)
-    return model, tokenizer, inputs_of([("q", doc_id) for doc_id in TEXTS]).seeded(torch.arange(len(TEXTS)))
+    return model, tokenizer, inputs_of([("q", doc_id) for doc_id in TEXTS])
 
 
 @pytest.mark.parametrize(("make", "kind"), MODELS, ids=[f"{make.__name__}-{kind}" for make, kind in MODELS])
 def test_packed_and_padded_give_the_same_scores_and_gradients(make, kind, tmp_path):
-    """With dropout, which is the same in both."""
     model, _, inputs = opened(make, kind, tmp_path)
     assert not model.is_padded
-    model.train()
     scores, gradients = scores_and_gradients(model, inputs)
     model.padding_reason = "a test compares"
     padded, padded_gradients = scores_and_gradients(model, inputs)
@@ -89,13 +85,16 @@ def test_a_checkpoint_knows_nothing_of_packing(tmp_path):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [None, 3])
 def test_attention_stays_within_a_passage_and_its_window(window, causal, share, monkeypatch):
-    monkeypatch.setattr(encoder_inputs, "CPU_SHARE", share)
+    monkeypatch.setitem(packing.SHARES, "cpu", share)
     lengths = [5, 4, 4, 1]
     query, key, value = torch.randn(3, 1, 2, sum(lengths), 8, generator=torch.Generator().manual_seed(0))
     offsets = torch.tensor([0, 5, 9, 13, 14], dtype=torch.int32)
     module = SimpleNamespace(is_causal=causal)
-    passages = Passages(lengths, offsets)
-    out, _ = attend(module, query, key, value, None, passages=passages, scaling=0.3, sliding_window=window)
+    passages = Passages(lengths, offsets, max(lengths))
+    settings = {"passages": passages, "scaling": 0.3, "sliding_window": window}
+    out, _ = attend(module, query, key, value, None, **settings)
+    of_first, _ = attend(module, query, key, value, None, first_only=True, **settings)
+    torch.testing.assert_close(of_first[0, [0, 5, 9, 13]], out[0, [0, 5, 9, 13]])
     for begin, end in pairwise(offsets.tolist()):
         for i in range(begin, end):
             seen = range(begin, i + 1 if causal else end)
@@ -115,10 +114,10 @@ def test_a_layer_of_a_gpu_calls_sdpa_a_few_times(monkeypatch):
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *x, **y: calls.append(x) or plain(*x, **y))
     outs = []
     for share, most in ((1.0, 60), (GPU_SHARE, 10)):
-        monkeypatch.setattr(encoder_inputs, "CPU_SHARE", share)
+        monkeypatch.setitem(packing.SHARES, "cpu", share)
         calls.clear()
         module = SimpleNamespace(is_causal=False)
-        outs.append(attend(module, query, key, value, None, passages=Passages(lengths, offsets))[0])
+        outs.append(attend(module, query, key, value, None, passages=Passages(lengths, offsets, max(lengths)))[0])
         assert len(calls) <= most
     torch.testing.assert_close(*outs)
     padded = sum(x[0].shape[0] * x[0].shape[2] for x in calls)
@@ -147,7 +146,7 @@ def test_half_precision_on_a_gpu_is_one_call_of_varlen_attention(monkeypatch):
     monkeypatch.setattr(varlen, "varlen_attn", stand_in)
     lengths = [5, 4, 4, 1]
     grids = torch.randn(3, 1, 2, sum(lengths), 8, generator=torch.Generator().manual_seed(0))
-    passages = Passages(lengths, torch.tensor([0, 5, 9, 13, 14], dtype=torch.int32))
+    passages = Passages(lengths, torch.tensor([0, 5, 9, 13, 14], dtype=torch.int32), 5)
     for window, causal in product((None, 3), (False, True)):
         module = SimpleNamespace(is_causal=causal)
         expected, _ = attend(module, *grids, None, passages=passages, scaling=0.3, sliding_window=window)

@@ -50,7 +50,7 @@ def refuse(*arguments, **settings):
 def on_a_gpu(monkeypatch):
     """Models stay where they are, and `kernel` is called for what FlashAttention takes there."""
 
-    def install(kernel, flash=True, use_kernels=lambda model, device, layers: None, missing=""):
+    def install(kernel, flash=True):
         calls = []
 
         def counted(*arguments, **settings):
@@ -59,8 +59,6 @@ def on_a_gpu(monkeypatch):
 
         monkeypatch.setattr(cross_encoder.CrossEncoder, "to", lambda self, device: self)
         monkeypatch.setattr(cross_encoder, "has_flash_attention", lambda device: flash)
-        monkeypatch.setattr(cross_encoder, "kernel_error", lambda device: missing)
-        monkeypatch.setattr(cross_encoder, "use_kernels", use_kernels)
         half = (torch.float16, torch.bfloat16)
         monkeypatch.setattr(packed_attention, "_fits_flash", lambda query, value: value.dtype in half)
         monkeypatch.setattr(varlen, "varlen_attn", counted)
@@ -114,35 +112,6 @@ def test_a_kernel_that_is_wrong_is_not_used_and_a_line_says_so(kernel, reason, t
         scores = model(inputs)
     assert len(calls) == tried
     assert (scores - expected).abs().max() < 0.05 * expected.abs().max()
-
-
-def plant_wrong_norms(model, device, layers):
-    for module in model.modules():
-        if hasattr(module, "LayerNorm") and hasattr(module, "dense"):
-            module.forward = partial(_wrong_in_half, module.forward)
-
-
-def _wrong_in_half(own, *arguments):
-    return own(*arguments) * (3 if torch.is_autocast_enabled("cpu") else 1)
-
-
-def test_norms_that_are_wrong_take_torchs_operations_and_a_line_says_so(tmp_path, on_a_gpu):
-    model, inputs = opened(tmp_path)
-    with torch.no_grad(), AUTOCAST["bf16"]():
-        expected = model.eval()(inputs)
-    on_a_gpu(attend_within, use_kernels=plant_wrong_norms)
-    (line,) = model.place(CUDA, AUTOCAST["bf16"])
-    assert line.startswith("dropout and norms take torch's own operations on cuda:0: its values differ")
-    assert (model.flash, model.is_padded) == (True, False)
-    with torch.no_grad(), AUTOCAST["bf16"]():
-        assert (model(inputs) - expected).abs().max() < 0.05 * expected.abs().max()
-
-
-def test_without_triton_a_line_says_why(tmp_path, on_a_gpu):
-    model, _ = opened(tmp_path)
-    on_a_gpu(attend_within, missing="No module named 'triton'")
-    line = "dropout and norms take torch's own operations on cuda:0: No module named 'triton'"
-    assert model.place(CUDA, AUTOCAST["bf16"]) == [line]
 
 
 def test_a_card_before_ampere_never_calls_the_kernel(tmp_path, on_a_gpu):

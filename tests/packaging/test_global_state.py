@@ -81,7 +81,7 @@ def use():
 use()
 expect(before)
 for module in pkgutil.walk_packages(rerank.__path__, "rerank."):
-    if not module.name.endswith((".__main__", ".triton_kernels")):  # Triton is there with CUDA alone
+    if not module.name.endswith(".__main__"):
         importlib.import_module(module.name)
         print(module.name)
 

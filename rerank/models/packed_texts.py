@@ -1,0 +1,114 @@
+"""Models of sentence-transformers without padding: their transformer computes only the real tokens of a batch."""
+
+import functools
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rerank.batches.batch import Packed
+from rerank.models.encoder import positions
+from rerank.models.encoder_inputs import packed, padded
+from rerank.models.gpu import AUTOCAST, FARTHEST, SMALL, Autocast, Precision, autocast_of, choose_precision
+from rerank.models.gpu import has_flash_attention as has_flash
+from rerank.models.packed_attention import Passages
+from rerank.models.packing import PROBE_LENGTHS, probe_passages, relative_difference, set_packed_attention
+
+TEXT = {"input_ids", "attention_mask", "token_type_ids"}
+"""The tensors of a batch of texts; a batch with others stays padded."""
+
+OUTPUT = "token_embeddings"
+
+
+@dataclass(frozen=True, eq=False)
+class PaddedTexts(Passages):
+    """Passages that are the texts of a batch; `features` is the batch as sentence-transformers pads it."""
+
+    features: dict[str, Any] = field(default_factory=dict)
+
+
+def quicken(model: Any, precision: Precision) -> Autocast:
+    """Makes a model of sentence-transformers compute real tokens only, and chooses its precision.
+
+    Returns the autocast for its calls. A transformer whose attention is its own, or that gives packed texts other
+    vectors, stays padded. With `auto`, half precision is for a model that is not SMALL, and whose vectors stay as they
+    are but for rounding. Raises UserError for a precision that the device does not have.
+    """
+    device: torch.device = model.device
+    chosen = choose_precision(precision, device, "precision")
+    transformers = [module for module in model.modules() if isinstance(getattr(module, "auto_model", None), nn.Module)]
+    autocast, half = autocast_of(chosen, device), AUTOCAST.get(chosen)
+    if not transformers or (device.type != "cpu" and half is None):
+        return autocast
+    exact = [_vectors(transformer) for transformer in transformers]
+    for transformer in transformers:
+        _pack(transformer)
+    if half is None:
+        return autocast
+    if precision == "auto":
+        with autocast():
+            errors = map(relative_difference, exact, map(_vectors, transformers))
+            small = sum(weight.numel() for weight in model.parameters()) < SMALL
+            if small or max(errors) > FARTHEST:
+                return autocast_of("float32", device)
+    for transformer in transformers:
+        for module in transformer.modules():
+            if type(module) is nn.Linear:
+                module.to(half)  # else each call would cast them
+    return autocast
+
+
+def _pack(transformer: Any) -> None:
+    body, hooks = transformer.auto_model, []
+    if getattr(body.config, "output_hidden_states", False):
+        return
+    pre_hook = functools.partial(_pack_features, positions(body)[1])
+
+    def values(is_packed: bool) -> Tensor:
+        if is_packed:
+            hooks.append(transformer.register_forward_pre_hook(pre_hook, with_kwargs=True))
+            hooks.append(transformer.register_forward_hook(_unpack_features, with_kwargs=True))
+        return _vectors(transformer)
+
+    if set_packed_attention(body, body.forward, values):
+        for hook in hooks:
+            hook.remove()
+
+
+@torch.inference_mode()
+def _vectors(transformer: Any) -> Tensor:
+    """(tokens, hidden) vectors of the real tokens of a few texts."""
+    body = transformer.auto_model
+    vocabulary, pad_id = body.get_input_embeddings().num_embeddings, body.config.get_text_config().pad_token_id or 0
+    probe = padded(probe_passages(pad_id, vocabulary, positions(body)[0], PROBE_LENGTHS).to(body.device), pad_id)
+    vectors: Tensor = transformer(dict(probe))[OUTPUT]
+    return vectors[probe["attention_mask"].bool()].float()
+
+
+def _pack_features(first_position: int, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Hook of a transformer, before it: the batch without padding, (1, tokens), and its passages."""
+    features: dict[str, Any] = args[0]
+    tensors = {name for name, value in features.items() if isinstance(value, Tensor)}
+    if not {"input_ids", "attention_mask"} <= tensors <= TEXT:
+        return None
+    ids, real, types = features["input_ids"], features["attention_mask"].bool(), features.get("token_type_ids")
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), real.sum(1).cpu().cumsum(0)])
+    inputs = Packed(ids[real], None if types is None else types[real], offsets, torch.arange(len(real)))
+    given = packed(inputs, first_position, has_flash(ids.device))
+    passages: Passages = given["passages"]
+    others = {name: value for name, value in features.items() if name not in TEXT}
+    rows = {name: given[name] for name in TEXT if name in given}
+    texts = PaddedTexts(passages.lengths, passages.offsets, passages.longest, passages.flash, features)
+    return (others | rows, *args[1:]), {**kwargs, "position_ids": given["position_ids"], "passages": texts}
+
+
+def _unpack_features(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
+    """Hook of a transformer: the padded batch with its vectors, (texts, longest, hidden), which are 0 on padding."""
+    texts = kwargs.get("passages")
+    if not isinstance(texts, PaddedTexts):
+        return None
+    real, hidden = texts.features["attention_mask"].bool(), output[OUTPUT][0]
+    grid = hidden.new_zeros(*real.shape, hidden.shape[-1])
+    grid[real] = hidden
+    return texts.features | {OUTPUT: grid}
