@@ -133,12 +133,11 @@ def table(folder: Path, first: Run, measure: str) -> str:
         both = [f"{fused.mean:.4f}", f"{fused.difference:+.4f}", _p(fused.p_corrected)]
         rows.append([*trained, *alone_against, _p(other.p_corrected) if other else "", *both])
     gaps = [_error([values[row][q] - values[best][q] for q in values[row]]) for row in trained_rows if row != best]
-    note = (
-        f"{len(values['first stage'])} test queries. p: two-sided paired t-test over the queries, Bonferroni over the "
-        f"column. Differences between two losses below {POWER * fmean(gaps):.4f} are not detected in 80 % of samples."
-        if gaps
-        else ""
-    )
+    note = f"{len(values['first stage'])} test queries. p: two-sided paired t-test over the queries, with Bonferroni's "
+    note += "correction for the runs with the same reference."
+    if gaps:
+        least = POWER * fmean(gaps)
+        note += f" Differences between two losses below {least:.4f} are not detected in 80 % of samples."
     return f"{folder.name}\n\n{aligned(rows)}\n{note}\n"
 
 
