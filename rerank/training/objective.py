@@ -1,5 +1,6 @@
 """What training minimises, a loss, and what validation maximises: the mean of a measure, or minus the mean loss."""
 
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -44,13 +45,19 @@ def train_to_rank(
 ) -> list[dict[str, Any]]:
     """Trains as `loop.train`; `settings.measure` of the validation queries, judged by `qrels`, chooses the epoch.
 
-    The records have the first stage's value of the same queries and candidates, but not with the measure "loss".
+    If they are shown, the records have the first stage's value of the same queries and candidates, but not with the
+    measure "loss".
     """
     opened = open_loss(loss)
     value = partial(validation_value, qrels=qrels, measure=settings.measure, loss=opened)
-    first = task.first_stage if settings.measure != "loss" else {}
-    beside = {"first_stage": value(first)} if first else {}
+    beside = _of_first_stage(task, value) if show and settings.measure != "loss" else {}
     return train(task, opened, folder, settings, accelerator, lambda run: {"valid": value(run), **beside}, show)
+
+
+def _of_first_stage(task: Task, value: Callable[[Run], float]) -> dict[str, float]:
+    """The first stage's value for the records; its run is dropped, as it may be large."""
+    run = task.first_stage
+    return {"first_stage": value(run)} if run else {}
 
 
 def validation_value(run: Run, qrels: Qrels, measure: str, loss: Loss) -> float:
