@@ -5,18 +5,31 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from rerank.config import EncoderSettings
+from rerank.cli.arguments import NamedCollection
+from rerank.config import EncoderSettings, FirstStageSettings, OutputSettings
 from rerank.config.flags import Flags, only
+from rerank.config.settings import often
 from rerank.utils.files import check_new_folder
-from rerank.utils.parameters import FilePath, PathText
+from rerank.utils.parameters import FilePath, PathText, Whole, at_least
 from rerank.utils.progress import print_result
 
 
 @dataclass(frozen=True)
-class ExportFlags(Flags):
-    """The settings that act on a graph."""
+class Measured(FirstStageSettings):
+    """The candidates that int8 is measured on: few, as they are scored twice."""
 
+    depth: Annotated[Whole, at_least(1), often("--depth")] = 20
+    """Documents of a query that int8 is measured on."""
+
+
+@dataclass(frozen=True)
+class ExportFlags(Flags):
+    """The settings that act on a graph, and on the measurement of int8."""
+
+    collection: Annotated[NamedCollection, only("collection", "source", "queries", "language")] = NamedCollection()
+    first_stage: Annotated[Measured, only("first_stage", "index", "depth", "k1", "b", "threads")] = Measured()
     encoder: Annotated[EncoderSettings, only("encoder", "max_doc_tokens", "pooling", "template")] = EncoderSettings()
+    output: Annotated[OutputSettings, only("output", "folder")] = OutputSettings()
 
 
 def export(
@@ -38,9 +51,9 @@ def export(
     format
         The library that runs the graph: ONNX Runtime or OpenVINO.
     int8
-        Integer products, which are faster and less exact.
+        Integer products, which are faster and less exact: what they cost is measured on the collection's queries.
     """
     check_new_folder(folder, "folder")
     from rerank.jobs.graphs import export_checkpoint
 
-    print_result(export_checkpoint(flags.config().encoder, checkpoint, folder, format, int8))
+    print_result(export_checkpoint(flags.config(), checkpoint, folder, format, int8))

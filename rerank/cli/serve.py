@@ -33,7 +33,9 @@ class ServeOptions:
     budget: Budget = ""
     """The time of a search, such as 100ms: the last stage of a pipeline that ends in time answers."""
     speed: Literal["auto", "exact"] = "auto"
-    """auto: bf16 or int8 on a CPU if that is faster and ranks alike; exact: float32."""
+    """auto: bf16 on a CPU that it makes faster; exact: float32."""
+    graph: OptionalPath = None
+    """A folder of `rerank export`, such as an int8 graph: it scores in the place of the last cross-encoder."""
     max_doc_tokens: Annotated[Count | None, at_least(1)] = None
     """Tokens kept of a document, or all; default: those that the checkpoint was trained with."""
     max_body_mib: AtLeastOne = 16
@@ -78,7 +80,6 @@ def serve(model: Model, *, options: ServeOptions = ServeOptions(), flags: ServeF
         )
     keys = read_keys(options.api_key_file) if options.api_key_file else ()
     name, metrics = default_name(model), Metrics()
-    quick = options.speed == "auto" and config.training.precision == "auto"
     if options.speed == "exact" and config.training.precision == "auto":
         config = replace(config, training=replace(config.training, precision="float32"))
     tokens = LARGEST_WHOLE if options.max_doc_tokens == "all" else options.max_doc_tokens
@@ -86,7 +87,7 @@ def serve(model: Model, *, options: ServeOptions = ServeOptions(), flags: ServeF
     host, budget = options.host, options.budget
     with contextlib.ExitStack() as resources:
         bound = resources.enter_context(open_socket(host, options.port))
-        reranker, pipeline = open_to_serve(model, config, tokens, quick)
+        reranker, pipeline = open_to_serve(model, config, tokens, options.graph)
         if reranker:
             service = Service(reranker, name, limits, metrics)
             resources.callback(service.stop)

@@ -1,18 +1,19 @@
-"""Graphs of cross-encoders for CPUs: those of `rerank export`, and of a server where int8 is faster and ranks alike."""
+"""`rerank export`: a cross-encoder as a graph for CPUs, and what int8 costs on a collection."""
 
 import json
-import shutil
+import math
 import statistics
-from collections.abc import Callable, Mapping
-from functools import partial
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from timeit import timeit
-from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from rerank.config import EncoderSettings
+from rerank.config import Config
+from rerank.data.collections import open_collection
+from rerank.data.trec import ranked
 from rerank.data.types import Judgments, Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.significance import mean_and_error
@@ -20,145 +21,149 @@ from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export.folder import write_export
 from rerank.models.export.formats import check_packages
-from rerank.models.gpu import SMALL
-from rerank.models.hub import encoder_folder, file_hashes
+from rerank.models.hub import encoder_folder
 from rerank.models.reranker import Reranker
 from rerank.models.scoring import TextScorer
+from rerank.retrieval.bm25 import Searcher
+from rerank.tasks.collection import as_trained, folder_of
+from rerank.tasks.first_stage import find_index, with_texts
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, short_hash, user_cache
-from rerank.utils.json_files import read_json
-from rerank.utils.locks import make_once
+from rerank.utils.files import atomic_write
 from rerank.utils.progress import log, progress
 
-FORMAT = "openvino"
-GRAPH, MEASURED = "graph", "measured.json"
-LEAST_TAU = 0.97  # Kendall's τ of the rankings, the mean over queries
-MEASURE, MOST_LOST = "nDCG@10", 0.005  # the part of it that int8 may lose, more than by chance: by a standard error
-LEAST_GAIN = 1.1  # how many times as fast int8 must be
-QUERIES, DOCUMENTS = 16, 20  # queries of a sample, and documents of each
-LONG, CHARACTERS = 800, 1500  # of a topic of Python's help that is taken, at least, and those that are kept of it
+QUERIES = 100
+"""Queries that int8 is measured on, at most: judged ones, if there are any, from the whole collection."""
+MEASURE = "nDCG@10"
+REPORT = "int8.json"
 
 
-class Sample(NamedTuple):
-    """Queries with their candidates: query_id -> text, query_id -> doc_id -> text; and the judgments, {} without."""
+@dataclass(frozen=True)
+class Sample:
+    """Queries by id, the texts of their candidates by doc_id, and the candidates' first-stage scores."""
 
-    name: str
+    collection: str
     queries: Mapping[str, str]
     documents: Mapping[str, Mapping[str, str]]
+    first_scores: Run
     qrels: Judgments
 
 
-def export_checkpoint(settings: EncoderSettings, checkpoint: str, folder: Path, form: str, int8: bool) -> Path:
+@dataclass(frozen=True)
+class Int8Report:
+    """What int8 costs; `difference` is the mean of int8 − float32 over the judged queries, None without any."""
+
+    collection: str
+    queries: int
+    documents: int
+    measure: str
+    float32: float | None
+    int8: float | None
+    difference: float | None
+    standard_error: float | None
+    kendall_tau: float
+    times_as_fast: float
+
+    def line(self) -> str:
+        """The report in one line."""
+        lost = f"no judged query has a candidate, so {self.measure} is not measured"
+        if self.difference is not None:
+            error = "" if self.standard_error is None else f" ± {self.standard_error:.4f}"
+            values = f"{self.float32:.4f} in float32, {self.int8:.4f} in int8"
+            lost = f"{self.measure} {values}, difference {self.difference:+.4f}{error}"
+        return (
+            f"int8 on {self.queries} queries of {self.collection} with {self.documents} documents: {lost}; Kendall's "
+            f"tau {self.kendall_tau:.3f}; {self.times_as_fast:.1f} times as fast"
+        )
+
+
+def export_checkpoint(config: Config, checkpoint: str, folder: Path, form: str, int8: bool = False) -> Path:
     """Writes the graph of a checkpoint, or of a cross-encoder on the hub, to a new folder, which it returns.
 
-    `settings` has the pooling, the length of documents and the template of a model that was saved without them; `form`
-    is its format. Raises UserError if the model has no trained head or cannot be exported, and if a package is
-    missing.
+    The settings have the pooling, the length of documents and the template of a model that was saved without them, and
+    for int8 the collection and the first stage that it is measured on; `form` is the format of the graph. Raises
+    UserError if the model has no trained head or cannot be exported, if a package is missing, and for a collection that
+    cannot be opened.
     """
     check_packages(form, int8)
     encoder_folder(checkpoint)  # refuses an exported graph
+    settings = config.encoder
     trained = open_trained_cross_encoder(checkpoint, settings.pooling, settings.max_doc_tokens, settings.template)
+    assert isinstance(trained, CrossEncoder)  # no graph
     model = Reranker(TextScorer(trained, torch.device("cpu"), "float32"), checkpoint)
+    sample = _sample(config, model) if int8 else None  # before the work, which takes minutes
     with atomic_write(folder) as tmp:
-        _write_graph(tmp, model, form, int8)
+        write_export(tmp, checkpoint, trained, form, int8)
+        if sample:
+            report = measure_int8(sample, model, Reranker.load(tmp, device="cpu"))
+            (tmp / REPORT).write_text(json.dumps(asdict(report), indent=1), encoding="utf-8")
+            log.info(report.line())
     return folder
 
 
-def _write_graph(folder: Path, model: Reranker, form: str, int8: bool) -> Reranker:
-    """Writes the folder of a graph and opens it. Raises UserError for a model that cannot be exported."""
-    assert isinstance(model.model, CrossEncoder)  # no graph
-    write_export(folder, model.name, model.model, form, int8)
-    return Reranker.load(folder, device="cpu")
+def _sample(config: Config, model: Reranker) -> Sample | None:
+    """What int8 is measured on: queries of the collection that the settings name, or else of the checkpoint's.
 
-
-def int8_if_faster(reranker: Reranker, sample: Callable[[], Sample]) -> Reranker:
-    """A reranker of an int8 graph, or the given one if that is faster, or better; logs which, and why.
-
-    The graph is made once, in the user's cache. `sample` gives the texts on which int8 is compared with the precision
-    that the model has, float32 or bf16.
+    None, with a line in the log, if the checkpoint's is not known or not here.
     """
-    scorer, model, name = reranker.scorer, reranker.model, reranker.name
-    if not isinstance(model, CrossEncoder) or scorer.device.type != "cpu":
-        return reranker
-    if sum(weight.numel() for weight in model.parameters()) < SMALL:
-        return reranker
+    named = config.collection.source
     try:
-        check_packages(FORMAT, True)
-    except UserError:  # it names flags of `rerank export`
-        log.info(f'{name}: served in {scorer.precision}; int8 may be faster: pip install "ir-rerank[cpu]"')
-        return reranker
-    settings = model.pooling, model.template, model.max_doc_tokens
-    machine = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads(), scorer.precision
-    place = user_cache("int8") / short_hash(*file_hashes(name), *settings, FORMAT, *machine)
-    make_once(place, "int8 graph", lambda: _make(place, reranker, sample()))
-    measured = read_json(place / MEASURED, dict[str, Any], f"remove {place}")
-    if measured["refused"]:
-        log.info(f"{name}: served in {scorer.precision}: {measured['refused']}")
-        return reranker
-    log.info(
-        f"{name}: served in int8, {measured['gain']:.1f} times as fast as {scorer.precision}, with Kendall's tau "
-        f"{measured['tau']:.3f}; --speed exact serves float32"
-    )
-    found = Reranker.load(place / GRAPH, device="cpu")
-    found.model.max_doc_tokens = model.max_doc_tokens
-    return found
+        settings = as_trained(config.collection, model.name, model.model.settings)
+        collection = open_collection(settings.source, settings.queries)
+        queries = collection.queries
+    except UserError as error:
+        if named:
+            raise
+        log.info(f"what int8 costs is not measured: {error}")
+        return None
+    config, first = replace(config, collection=settings), config.first_stage
+    names = [query_id for query_id in queries if collection.qrels.get(query_id)] or list(queries)
+    asked = {query_id: queries[query_id] for query_id in names[:: math.ceil(len(names) / QUERIES)]}
+    folder = folder_of(config, collection)
+    searcher = Searcher(find_index(config, collection, folder), first.k1, first.b, settings.language)
+    run = searcher.search(asked, first.depth, first.threads or None)
+    texts = with_texts(config, collection, folder)
+    documents = {
+        query_id: {document.doc_id: document.text for document in texts.get(ranked(scores))}
+        for query_id, scores in run.items()
+    }
+    return Sample(collection.name, asked, documents, run, collection.qrels) if documents else None
 
 
-def _make(place: Path, reranker: Reranker, sample: Sample) -> None:
-    """Writes the folder `place`: the graph, if it is taken, and how it compares."""
-    log.info(f"{reranker.name}: making an int8 graph, once, and comparing it on texts of {sample.name}")
-    with atomic_write(place) as tmp:
-        tmp.mkdir()
-        try:
-            measured = _compare(reranker, _write_graph(tmp / GRAPH, reranker, FORMAT, int8=True), sample)
-        except UserError as error:
-            measured = {"refused": str(error)}
-        if measured["refused"]:
-            shutil.rmtree(tmp / GRAPH, ignore_errors=True)
-        (tmp / MEASURED).write_text(json.dumps(measured), encoding="utf-8")
-
-
-def _compare(exact: Reranker, rounded: Reranker, sample: Sample) -> dict[str, Any]:
-    """How int8 compares with the model as it is, on the sample; `refused` is why it is not taken, or empty."""
+def measure_int8(sample: Sample, exact: Reranker, rounded: Reranker) -> Int8Report:
+    """Ranks the candidates of the sample by both models."""
     from scipy.stats import kendalltau  # takes half a second
 
     ratios, taus = [], []
     runs: tuple[Run, Run] = ({}, {})
-    for query_id in progress(sample.documents, len(sample.documents), f"comparing int8 with {exact.scorer.precision}"):
-        query, texts = sample.queries[query_id], list(sample.documents[query_id].values())
-        scores = [model.score(query, texts) for model in (exact, rounded)]  # may wait for kernels of new lengths
-        seconds = [timeit(partial(model.score, query, texts), number=1) for model in (exact, rounded)]
+    for query_id, documents in progress(sample.documents.items(), len(sample.documents), "measuring int8"):
+        texts, first = list(documents.values()), [sample.first_scores[query_id][doc_id] for doc_id in documents]
+        scores, seconds = [], []
+        for model, run in zip((exact, rounded), runs, strict=True):
+            start = time.perf_counter()
+            scores.append(model.score(sample.queries[query_id], texts, first))
+            seconds.append(time.perf_counter() - start)
+            run[query_id] = dict(zip(documents, scores[-1].tolist(), strict=True))
         ratios.append(seconds[0] / seconds[1])
-        for run, of_model in zip(runs, scores, strict=True):
-            run[query_id] = dict(zip(sample.documents[query_id], of_model.tolist(), strict=True))
         tau = kendalltau(*scores).statistic
         taus += [float(tau)] if np.isfinite(tau) else []  # it is not a number for one document, and for equal scores
-    gain, tau = statistics.median(ratios), statistics.fmean(taus) if taus else 1.0
-    refused = ""
-    if gain < LEAST_GAIN:
-        refused = f"int8 is {gain:.2f} times as fast here"
-    elif tau < LEAST_TAU:
-        refused = f"int8 ranks otherwise, with Kendall's tau {tau:.3f}, expected {LEAST_TAU} or more"
-    elif qrels := {query_id: sample.qrels[query_id] for query_id in sample.documents if query_id in sample.qrels}:
-        before, after = (evaluate(qrels, run, [MEASURE])[MEASURE] for run in runs)
-        lost, error = mean_and_error([before[query_id] - after[query_id] for query_id in before])
-        mean = statistics.fmean(before.values())
-        error = error if len(before) > 1 else 0.0
-        if lost - error > MOST_LOST * mean:
-            refused = f"int8 loses {lost:.4f} ± {error:.4f} of {MEASURE} {mean:.4f}, {len(qrels)} queries"
-    return {"refused": refused, "gain": gain, "tau": tau}
+    values = _values(sample, *runs)
+    return Int8Report(
+        sample.collection,
+        len(sample.documents),
+        max(map(len, sample.documents.values())),
+        MEASURE,
+        *values,
+        statistics.fmean(taus) if taus else 1.0,
+        statistics.median(ratios),
+    )
 
 
-def texts_of_python() -> Sample:
-    """Headings of topics of Python's `help()`, which every machine has, and beginnings of this topic and the next."""
-    from pydoc_data.topics import topics
-
-    parts = [text.partition("\n***") for _, text in sorted(topics.items())]
-    found = [(heading.strip(), body.lstrip("* \n")[:CHARACTERS]) for heading, _, body in parts if len(body) > LONG]
-    chosen = range(0, len(found), len(found) // QUERIES)[:QUERIES]
-    queries = {str(place): found[place][0] for place in chosen}
-    documents = {
-        str(place): {str(shift): found[(place + shift) % len(found)][1] for shift in range(DOCUMENTS)}
-        for place in chosen
-    }
-    return Sample("Python's help", queries, documents, {})
+def _values(sample: Sample, exact: Run, rounded: Run) -> tuple[float | None, float | None, float | None, float | None]:
+    """MEASURE of both runs, the difference and its standard error, over judged queries; None for what is unknown."""
+    qrels = {query_id: sample.qrels[query_id] for query_id in exact if sample.qrels.get(query_id)}
+    if not qrels:
+        return None, None, None, None
+    before, after = (evaluate(qrels, run, [MEASURE])[MEASURE] for run in (exact, rounded))
+    difference, error = mean_and_error([after[query_id] - before[query_id] for query_id in before])
+    means = statistics.fmean(before.values()), statistics.fmean(after.values())
+    return *means, difference, error if len(before) > 1 else None

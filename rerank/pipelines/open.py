@@ -6,15 +6,13 @@ from pathlib import Path
 
 from rerank.config import Config, sections, validate
 from rerank.config.functions import flag_name
-from rerank.data.trec import ranked
-from rerank.jobs.graphs import DOCUMENTS, QUERIES, Sample, int8_if_faster, texts_of_python
+from rerank.models.export.folder import is_export
 from rerank.models.reranker import Reranker
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.folder import is_pipeline, load_fitted
-from rerank.pipelines.graph import prefix
 from rerank.pipelines.pipeline import Pipeline
 from rerank.retrieval.words import find_words
-from rerank.stages.base import Ranker, below
+from rerank.stages.base import Ranker
 from rerank.stages.bm25 import BM25
 from rerank.stages.cross_encoder import CrossEncoder, CrossEncoderRanker, RankPassages
 from rerank.stages.world import World
@@ -86,21 +84,28 @@ def _cross_encoders(fitted: Fitted) -> dict[str, CrossEncoderRanker]:
 
 
 def open_to_serve(
-    path: str, config: Config, max_doc_tokens: int | None, quick: bool
+    path: str, config: Config, max_doc_tokens: int | None, graph: Path | None = None
 ) -> tuple[Reranker | None, Pipeline | None]:
-    """The last cross-encoder, in int8 if that is to be `quick` and is faster, and the pipeline that a name stands for.
+    """The last cross-encoder, and the pipeline that a name stands for.
 
-    A cross-encoder is in a pipeline only if the settings name a collection. See `open_pipeline`.
+    A cross-encoder is in a pipeline only if the settings name a collection. `graph` is what `rerank export` has made of
+    the last cross-encoder, in whose place it scores. Raises UserError as `open_pipeline`, and for a graph of nothing.
     """
     if is_pipeline(Path(path)) or config.collection.source:
         pipeline = open_pipeline(path, config)
         reranker = next((ranker.reranker for ranker in reversed(_cross_encoders(pipeline.fitted).values())), None)
     else:
         pipeline, reranker = None, open_reranker(config, path)
+    if graph:
+        if not reranker:
+            raise UserError(
+                f"--graph {graph}: {path} has no cross-encoder, in whose place it would score; leave it out"
+            )
+        if not is_export(str(graph)):
+            raise UserError(f"--graph {graph}: no graph; expected a folder that `rerank export` wrote")
+        reranker = Reranker.load(graph, device="cpu")
     if reranker and max_doc_tokens:
         reranker.model.max_doc_tokens = max_doc_tokens
-    if reranker and quick:
-        reranker = int8_if_faster(reranker, lambda: (pipeline and candidates_of(pipeline)) or texts_of_python())
     return reranker, pipeline
 
 
@@ -109,24 +114,3 @@ def served_by(pipeline: Pipeline, rank_passages: RankPassages) -> Pipeline:
     name, ranker = list(_cross_encoders(pipeline.fitted).items())[-1]
     rankers = {**pipeline.fitted.rankers, name: replace(ranker, rank_elsewhere=rank_passages)}
     return Pipeline.of(replace(pipeline.fitted, rankers=rankers))
-
-
-def candidates_of(pipeline: Pipeline) -> Sample | None:
-    """Queries of the collection, with the best documents for the last cross-encoder; None without queries."""
-    fitted, world = pipeline.fitted, pipeline.fitted.world
-    try:
-        known = world.collection.queries
-    except UserError:  # a collection that is searched needs documents alone
-        return None
-    queries = dict(list(known.items())[:: len(known) // QUERIES or 1][:QUERIES])
-    names = list(_cross_encoders(fitted))
-    if not queries or not names:
-        return None
-    (first,) = below(fitted.stages[names[-1]])
-    found = replace(fitted, stages=prefix(fitted.stages, first)).rank_all(queries)[first]
-    documents = {
-        query_id: {document.doc_id: document.text for document in world.texts.get(ranked(found[query_id])[:DOCUMENTS])}
-        for query_id in queries
-        if found.get(query_id)
-    }
-    return Sample(world.collection.name, queries, documents, world.collection.qrels) if documents else None

@@ -73,7 +73,7 @@ def search(
     precision
         That of the cross-encoder.
     cross_encoder
-        A trained cross-encoder; by default one of MiniLM's shape with random weights, which int8 ranks otherwise.
+        A trained cross-encoder; by default one of MiniLM's shape with random weights.
     """
     home = folder / str(documents)
     if not (home / "collection").exists():

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
-from rerank import Reranker
+from rerank import Reranker, evaluate, open_collection, retrieve
 from rerank.cli.main import main
+from rerank.config import CollectionSettings, Config, OutputSettings
 from rerank.data.runs import read_run
+from rerank.pipelines.open import open_to_serve, served_by
+from rerank.utils.errors import UserError
 from tests.support.small_collection import failed, write_collection
 from tests.support.small_world import WORDS
 from tests.support.tiny_decoders import make_decoder
@@ -99,12 +102,60 @@ def test_int8_scores_do_not_depend_on_the_other_documents(form, there):
     assert together == pytest.approx([reranker.score(QUERY, [text])[0] for text in TEXTS], abs=1e-5)
 
 
+def test_what_int8_costs_is_measured_on_judged_queries_of_the_collection(there, tmp_path, capsys):
+    words = ["--format", "onnx", "--int8", "--collection", "towns", "--output.folder", str(tmp_path / "runs")]
+    main(["export", "model", str(tmp_path / "graph"), *words])
+    line = capsys.readouterr().err.splitlines()[-1]
+    report = json.loads((tmp_path / "graph" / "int8.json").read_text())
+    assert (report["collection"], report["queries"], report["documents"]) == ("towns", 6, 6)
+    run = retrieve("towns", 20)
+    qrels, values = open_collection("towns").qrels, {}
+    for name, model in (("float32", "model"), ("int8", str(tmp_path / "graph"))):
+        scored = Reranker.load(model, device="cpu").rerank(run, open_collection("towns"))
+        values[name] = np.mean(list(evaluate(qrels, scored, ["nDCG@10"])["nDCG@10"].values()))
+        assert report[name] == pytest.approx(values[name])
+    assert report["difference"] == pytest.approx(values["int8"] - values["float32"])
+    assert f"nDCG@10 {report['float32']:.4f} in float32, {report['int8']:.4f} in int8, difference " in line
+    assert -1 <= report["kendall_tau"] <= 1
+
+
+def test_without_judgments_the_rankings_are_compared_and_without_a_collection_nothing(there, tmp_path, capsys):
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        (tmp_path / "plain").mkdir(exist_ok=True)
+        shutil.copy(Path("towns", name), tmp_path / "plain")
+    words = ["--format", "onnx", "--int8", "--output.folder", str(tmp_path / "runs")]
+    main(["export", "model", str(tmp_path / "graph"), *words, "--collection", str(tmp_path / "plain")])
+    assert (
+        "6 queries of plain with 6 documents: no judged query has a candidate, so nDCG@10 is not measured; Kendall's"
+        in (capsys.readouterr().err)
+    )
+    main(["export", "model", str(tmp_path / "other"), *words])
+    assert "what int8 costs is not measured: model: does not record the collection that" in capsys.readouterr().err
+    assert "no such folder" in failed(
+        capsys, "export", "model", str(tmp_path / "no"), *words, "--collection", "nowhere"
+    )
+    assert not (tmp_path / "no").exists()
+
+
 def test_a_server_gets_the_same_scores(there):
     model = Reranker.load("onnx-int8")
     pairs = model.scorer.tokenise_pairs([(QUERY, text) for text in TEXTS])
     with model.scorer.scoring():
         scores = model.scorer.score_packed(pairs.builder(pairs.pairs)).scores[pairs.places]
     assert scores == pytest.approx(model.score(QUERY, TEXTS), abs=1e-5)
+
+
+def test_a_graph_is_served_in_the_place_of_a_cross_encoder(there, tmp_path):
+    settings = Config(CollectionSettings("towns"), output=OutputSettings(str(tmp_path)))
+    reranker, pipeline = open_to_serve("model", settings, None, Path("onnx-int8"))
+    expected = Reranker.load("onnx-int8").score(QUERY, TEXTS)
+    assert reranker.score(QUERY, TEXTS) == pytest.approx(expected, abs=1e-6)
+    hits = served_by(pipeline, reranker.rank_passages).search("amber0", 3)
+    assert [hit.score for hit in hits] == pytest.approx(
+        [reranker.score("amber0", [f"{hit.title.text} {hit.text.text}".strip()])[0] for hit in hits], abs=1e-5
+    )
+    with pytest.raises(UserError, match="--graph model: no graph; expected a folder that `rerank export` wrote"):
+        open_to_serve("model", settings, None, Path("model"))
 
 
 def test_score_reads_the_folder_and_its_settings(there, tmp_path):

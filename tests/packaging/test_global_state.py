@@ -74,7 +74,7 @@ def use():
     folder = rerank.train(config, fold="1")
     checkpoint = str(folder.fold("1").checkpoint)
     distill(Config(collection="towns", encoder="encoder", training=training, loss="margin_mse"), checkpoint, "1")
-    export_checkpoint(config.encoder, checkpoint, Path("int8"), "openvino", True)
+    export_checkpoint(config, checkpoint, Path("int8"), "openvino", True)
     for model in (checkpoint, "int8"):
         rerank.Reranker.load(model).rank("amber0", ["amber0 good", "bad"])
 

@@ -8,7 +8,7 @@ import pytest
 
 from rerank import open_collection
 from rerank.config import CollectionSettings, Config, EncoderSettings, FirstStageSettings
-from rerank.pipelines.open import bm25_and, candidates_of
+from rerank.pipelines.open import bm25_and
 from rerank.retrieval.bm25 import retrieve
 from rerank.training.device import open_reranker
 from rerank.utils.errors import UserError
@@ -93,14 +93,6 @@ def test_it_needs_documents_alone(here, model):
     write(Path("alone"), {"d": ("", "amber0")})
     pipeline = opened(model, "alone")
     assert [hit.doc_id for hit in pipeline.search(QUERY)] == ["d"]
-    assert candidates_of(pipeline) is None
-
-
-def test_candidates_of_the_model_are_those_of_the_stage_below(here, model):
-    sample, collection = candidates_of(opened(model)), open_collection("towns")
-    found = {query_id: set(texts) for query_id, texts in sample.documents.items()}
-    assert found == {query_id: set(run) for query_id, run in retrieve(collection, 20).items()}
-    assert sample.queries == collection.queries
 
 
 def write(folder, documents):
