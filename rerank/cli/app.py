@@ -108,18 +108,23 @@ def _read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCo
 
 
 def with_values(words: Sequence[str]) -> list[str]:
-    """The words with the values that flags of hyperparameters leave out.
+    """The words with the values that switches among the hyperparameters leave out.
 
     >>> with_values(["--loss.no-stop-gradient", "--loss.stop-gradient", "--loss.alpha", "2"])
     ['--loss.stop-gradient=false', '--loss.stop-gradient=true', '--loss.alpha', '2']
     """
-    found = []
+    found: list[str] = []
     for word, following in pairwise([*words, END]):
-        if word.startswith("--loss.no-"):
-            word = f"--loss.{word.removeprefix('--loss.no-')}=false"
-        elif word.startswith("--loss.") and word != "--loss.name" and "=" not in word and following.startswith("--"):
-            word = f"{word}=true"
-        found.append(word)
+        flag, equals, value = word.partition("=")
+        key = flag.removeprefix("--loss.").replace("_", "-")
+        if not flag.startswith("--loss.") or END in found:
+            found.append(word)
+        elif key.startswith("no-"):
+            found.append(f"--loss.{key.removeprefix('no-')}=false")
+        elif key == "name" or equals or not following.startswith("--"):
+            found.append(f"--loss.{key}{equals}{value}")
+        else:
+            found.append(f"--loss.{key}=true")
     return found
 
 

@@ -30,7 +30,7 @@ class DistillationLoss(LossSettings):
     """The loss, whose labels are the teacher's scores."""
 
     name: Annotated[str, often("--loss")] = "margin_mse"
-    """What training minimises; `--loss.KEY VALUE` sets its hyperparameters."""
+    """What training minimises."""
 
 
 @dataclass(frozen=True)

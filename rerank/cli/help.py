@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import fields
 
+from cyclopts import default_name_transform
 from cyclopts.help import HelpEntry, HelpPanel
 from cyclopts.help.formatters import DefaultFormatter
 from rich.console import Console, ConsoleOptions
@@ -13,7 +14,7 @@ from rerank.config.losses import help_of, losses, losses_with, poolings
 from rerank.config.settings import OFTEN
 from rerank.utils.registry import Setting
 
-SECTIONS = {flag_name(section.name, "").strip("-.") for section in fields(Config)}
+SECTIONS = {default_name_transform(section.name) for section in fields(Config)}
 """The titles of the groups of settings."""
 
 
@@ -55,11 +56,11 @@ def _hyperparameter(key: str, by_loss: Mapping[str, Setting]) -> HelpEntry:
     of_value: dict[str, list[str]] = {}
     for loss, default in by_loss.items():
         of_value.setdefault(str(default), []).append(loss)
-    is_switch = isinstance(default, bool)
+    kind = type(next(iter(by_loss.values())))
     defaults = "; ".join(f"{', '.join(names)}: {value}" for value, names in of_value.items())
     return HelpEntry(
         positive_names=(flag_name("loss", key),),
-        negative_names=(flag_name("loss", f"no_{key}"),) if is_switch else (),
-        metavar=None if is_switch else type(default).__name__.upper(),
+        negative_names=(flag_name("loss", f"no_{key}"),) if kind is bool else (),
+        metavar=None if kind is bool else kind.__name__.upper(),
         description=f"{help_of(key)} [default of {defaults}]",
     )

@@ -9,7 +9,7 @@ from cyclopts import App, ArgumentCollection, Parameter, Token
 
 from rerank.config.files import config_names
 from rerank.config.functions import flag_name, setting_types, validate
-from rerank.config.losses import losses, losses_with
+from rerank.config.losses import losses, losses_with, typed
 from rerank.config.settings import (
     CollectionSettings,
     Config,
@@ -129,12 +129,21 @@ def _chosen_loss(arguments: ArgumentCollection) -> str | None:
 
 
 def _table_of_loss(table: Mapping[str, Any], chosen: str | None, path: str | Path) -> dict[str, Any]:
-    """The name and the hyperparameters of a loss: of the one that is `chosen`, if it is not None, else the file's."""
+    """The name and the hyperparameters of a loss: of the one that is `chosen`, if it is not None, else the file's.
+
+    Raises UserError for a table of a loss that does not exist, and for a value of another type than its default.
+    """
+    known = losses()
     own = {key: value for key, value in table.items() if not isinstance(value, dict)}
     others = {key: value for key, value in table.items() if isinstance(value, dict)}
     for other in others:
-        if other not in (known := losses()):
+        if other not in known:
             raise UserError(f"{path}: [loss.{other}]: no such loss; {nearest(other, known)}")
     named = own.get("name", LossSettings().name)
     name = chosen or named
-    return (own if name == named else {"name": name}) | others.get(name, {})
+    found = (own if name == named else {"name": name}) | others.get(name, {})
+    for key, value in typed(name, found).items():
+        default = known.get(name, {}).get(key, value)
+        if not isinstance(value, type(default)):
+            raise UserError(f"{path}: [loss] {key}: expected {type(default).__name__}, got {value!r}")
+    return found

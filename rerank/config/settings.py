@@ -89,7 +89,7 @@ class EncoderSettings:
     max_doc_tokens: Annotated[Whole, at_least(1)] = 800
     """Tokens of a document; the rest is cut off."""
     pooling: str = "mean"
-    """How the scores of a document's passages become its score."""
+    """How passage scores become a document's score: first, max, mean, softmax, sum, or a registered pooling."""
     template: TemplateText = ""
     """A prompt with {query} and {document}, for models trained with one; \\n is a line break."""
     lora_rank: Annotated[Whole, at_least(0)] = 0
@@ -126,11 +126,11 @@ class LossSettings:
     """The loss and its hyperparameters; one that is left out has the loss's own default."""
 
     name: Annotated[str, often("--loss")] = "smoothi"
-    """What training minimises; `--loss.KEY VALUE` sets its hyperparameters."""
+    """What training minimises."""
     hyperparameters: Annotated[dict[str, Setting], Parameter(name="--loss", converter=keyed)] = field(
         default_factory=dict, hash=False
     )
-    """Those that differ from the loss's defaults: {"alpha": 10.0}."""
+    """Hyperparameters that differ from the loss's defaults, --loss.KEY VALUE: {"alpha": 10.0}."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hyperparameters", typed(self.name, self.hyperparameters))

@@ -83,7 +83,7 @@ def _parse(text: str) -> list[Any]:
     """
     with contextlib.suppress(ValueError):
         return list(_ir_measures().parse_trec_measure(text))
-    # ir_measures.parse_measure is not used: it reads `ast.Num`, which Python 3.14 does not have.
+    # ir_measures.parse_measure is not used: it does not work on Python 3.14.
     names = _ir_measures().measures.registry
     written = NAME.fullmatch(text)
     found = {name.lower(): measure for name, measure in names.items()}.get(written["family"].lower() if written else "")

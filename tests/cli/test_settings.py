@@ -27,7 +27,8 @@ def test_a_configuration_file_and_flags_that_win_over_it(here, capsys):
         '[loss]\nname = "hinge"\nmargin = 2.0\n[loss.smoothi]\ndelta = 0.2\n[loss.approx]\nalpha = 3.0\n'
         '[lists]\nnon_relevant = "all"\n[training]\nepochs = 1\nlists_per_epoch = 4\n'
     )
-    main(["train", "--config", "mine.toml", "--fold", "1", "--loss", "smoothi", "--loss.alpha", "10"])
+    main(["train", "--config", "mine.toml", "--fold", "1", "--loss", "smoothi", "--loss.alpha", "10",
+          "--loss.stop_gradient"])  # fmt: skip
     kept = json.loads(Path("runs/towns/smoothi/fold1/manifest.json").read_text())["config"]
     loss = {"name": "smoothi", "metric": "ndcg", "alpha": 10.0, "delta": 0.2, "stop_gradient": True}
     assert (kept["loss"], kept["lists"]["non_relevant"]) == (loss, "all")
