@@ -12,7 +12,7 @@ import torch
 from rerank.data.splitting import OffsetTokenizer, equal_passages, open_offset_tokenizer
 from rerank.models.gpu import Autocast, Precision, open_device
 from rerank.models.hub import MODULES_FILE, CheckpointConfig, bi_encoder_hash, encoder_folder, quiet_transformers
-from rerank.models.packed_texts import quicken
+from rerank.models.packed_texts import pack_texts
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
@@ -151,4 +151,4 @@ def open_model(kind: Any, name: str, device: str, precision: Precision) -> tuple
             f"encoder {name}: sentence-transformers cannot open {folder}: {reason[:300]}; download or save it again, "
             "or choose another"
         ) from error
-    return model, quicken(model, precision)
+    return model, pack_texts(model, precision)

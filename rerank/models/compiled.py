@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rerank.models.gpu import SMALL, Autocast
 from rerank.models.packing import in_mode, layers_of, probe_of
 
-FARTHEST = 0.1
+FARTHEST_GRADIENT = 0.1
 """The largest norm of the difference of two gradients in half precision, over the norm, that rounding explains."""
 
 WORTH_COMPILING = 50_000
@@ -45,7 +45,7 @@ def compile_layers(model: Any, autocast: Autocast) -> str:
         return f"layers are not compiled on {device}: {reason}"
     finally:
         model.encoder = own
-    if not difference <= FARTHEST:
+    if not difference <= FARTHEST_GRADIENT:
         return f"layers are not compiled on {device}: their gradient differs by {difference:.1g} of its norm"
     _compile(own)
     model.compiled = True

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ def choose_precision(precision: Precision, device: torch.device, flag: str = "--
 
 def has_flash_attention(device: torch.device) -> bool:
     """Whether torch's FlashAttention, which takes passages of any lengths in one call, runs on this device."""
-    if device.type != "cuda":
+    if device.type != "cuda" or not find_spec("torch.nn.attention.varlen"):
         return False
     return bool(torch.version.hip) or torch.cuda.get_device_capability(device) >= (8, 0)  # Ampere
 

@@ -10,8 +10,16 @@ from torch import Tensor, nn
 from rerank.batches.batch import Packed
 from rerank.models.encoder import positions
 from rerank.models.encoder_inputs import packed, padded
-from rerank.models.gpu import AUTOCAST, FARTHEST, SMALL, Autocast, Precision, autocast_of, choose_precision
-from rerank.models.gpu import has_flash_attention as has_flash
+from rerank.models.gpu import (
+    AUTOCAST,
+    FARTHEST,
+    SMALL,
+    Autocast,
+    Precision,
+    autocast_of,
+    choose_precision,
+    has_flash_attention,
+)
 from rerank.models.packed_attention import Passages
 from rerank.models.packing import PROBE_LENGTHS, probe_passages, relative_difference, set_packed_attention
 
@@ -28,7 +36,7 @@ class PaddedTexts(Passages):
     features: dict[str, Any] = field(default_factory=dict)
 
 
-def quicken(model: Any, precision: Precision) -> Autocast:
+def pack_texts(model: Any, precision: Precision) -> Autocast:
     """Makes a model of sentence-transformers compute real tokens only, and chooses its precision.
 
     Returns the autocast for its calls. A transformer whose attention is its own, or that gives packed texts other
@@ -37,7 +45,7 @@ def quicken(model: Any, precision: Precision) -> Autocast:
     """
     device: torch.device = model.device
     chosen = choose_precision(precision, device, "precision")
-    transformers = [module for module in model.modules() if isinstance(getattr(module, "auto_model", None), nn.Module)]
+    transformers = [module for module in model.modules() if _gives_tokens(module)]
     autocast, half = autocast_of(chosen, device), AUTOCAST.get(chosen)
     if not transformers or (device.type != "cpu" and half is None):
         return autocast
@@ -57,6 +65,12 @@ def quicken(model: Any, precision: Precision) -> Autocast:
             if type(module) is nn.Linear:
                 module.to(half)  # else each call would cast them
     return autocast
+
+
+def _gives_tokens(module: Any) -> bool:
+    """Whether a module is a transformer that gives each token of a text a vector."""
+    body, output = getattr(module, "auto_model", None), getattr(module, "module_output_name", OUTPUT)
+    return isinstance(body, nn.Module) and output == OUTPUT
 
 
 def _pack(transformer: Any) -> None:
@@ -95,7 +109,7 @@ def _pack_features(first_position: int, module: nn.Module, args: Any, kwargs: di
     ids, real, types = features["input_ids"], features["attention_mask"].bool(), features.get("token_type_ids")
     offsets = torch.cat([torch.zeros(1, dtype=torch.int64), real.sum(1).cpu().cumsum(0)])
     inputs = Packed(ids[real], None if types is None else types[real], offsets, torch.arange(len(real)))
-    given = packed(inputs, first_position, has_flash(ids.device))
+    given = packed(inputs, first_position, has_flash_attention(ids.device))
     passages: Passages = given["passages"]
     others = {name: value for name, value in features.items() if name not in TEXT}
     rows = {name: given[name] for name in TEXT if name in given}

@@ -192,7 +192,7 @@ def packing_error(model: Any, autocast: Autocast) -> str:
                 torch.autograd.grad(packed.float().sum(), first, allow_unused=True)
     except torch.OutOfMemoryError:
         raise
-    except RuntimeError as error:  # what a kernel refuses
+    except (RuntimeError, TypeError) as error:  # what a kernel refuses, or an older torch does not take
         return str(error).strip().partition("\n")[0]
     finally:
         model.padding_reason = reason

@@ -35,6 +35,12 @@ Rounds = Annotated[
         help="Every contestant is measured once per round, in turns; the median counts.", validator=Number(gte=1)
     ),
 ]
+CpuSeconds = Annotated[
+    bool,
+    Parameter(
+        help="Count the seconds that threads have a processor, for a machine with other jobs; set OMP_NUM_THREADS=1."
+    ),
+]
 Out = Annotated[Path | None, Parameter(help="The JSON file to write.", validator=_check_out)]
 
 

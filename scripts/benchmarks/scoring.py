@@ -18,7 +18,7 @@ from rerank.models.memory import open_budget
 from rerank.models.scoring import score_candidates
 from rerank.training.device import open_accelerator, precision_of
 from scripts.benchmarks.flops import forward_flops
-from scripts.benchmarks.report import Encoder, Out, Rounds, publish
+from scripts.benchmarks.report import CpuSeconds, Encoder, Out, Rounds, publish
 from scripts.benchmarks.timing import Work, interleaved, layer_products, ratio, square_product
 from scripts.benchmarks.workload import Workload, make_workload, on_device, open_encoder
 
@@ -39,8 +39,7 @@ COLUMNS = {
 }
 NOTES = (
     "useful GFLOP/s: operations on real tokens, not on padding. of the product: relative to the large square product "
-    "of the precision in the same round. × faster: likewise. All values are medians over rounds. On a CPU "
-    "seconds are those of all threads on processors.",
+    "of the precision in the same round. × faster: likewise. All values are medians over rounds.",
     "CrossEncoder.predict sorts by length and tokenises in every call; rerank reads its store of tokenised documents.",
 )
 
@@ -48,7 +47,14 @@ NOTES = (
 Documents = Annotated[int, Parameter(validator=Number(gte=QUERIES))]
 
 
-def scoring(*, encoder: Encoder = "", rounds: Rounds = 3, documents: Documents | None = None, out: Out = None) -> None:
+def scoring(
+    *,
+    encoder: Encoder = "",
+    rounds: Rounds = 3,
+    documents: Documents | None = None,
+    cpu_seconds: CpuSeconds = False,
+    out: Out = None,
+) -> None:
     """Documents scored per second: rerank and sentence_transformers.CrossEncoder.
 
     Parameters
@@ -63,13 +69,13 @@ def scoring(*, encoder: Encoder = "", rounds: Rounds = 3, documents: Documents |
     documents = documents or (8192 if gpu else 64)
     with open_encoder(name, own_head=True) as folder:
         short, long = (make_workload(folder, QUERIES, documents // QUERIES, one_passage=one) for one in (True, False))
-        rows, note = measured(short, long, accelerator, rounds)
+        rows, note = measured(short, long, accelerator, rounds, cpu_seconds)
     settings = {"encoder": name, "rounds": rounds, "documents": documents, "precision": precision_of(accelerator)}
     publish(f"Scoring with {name}", rows, COLUMNS, settings, device, [note, *NOTES], out)
 
 
 def measured(
-    short: Workload, long: Workload, accelerator: Accelerator, rounds: int
+    short: Workload, long: Workload, accelerator: Accelerator, rounds: int, cpu_seconds: bool = False
 ) -> tuple[list[dict[str, Any]], str]:
     """The rows of two workloads of the same encoder, and what to note; the batch sizes of `predict` are tried first."""
     device, dtype = accelerator.device, product_type(accelerator)
@@ -90,7 +96,7 @@ def measured(
         f"predict, batch {size}": _predict(baseline, short, size, accelerator) for size in BATCHES[device.type]
     }
     _predict(baseline, short, DEFAULT_BATCH, accelerator, WARM_UP)()
-    tried = interleaved(trials, 1, device)
+    tried = interleaved(trials, 1, device, cpu_seconds=cpu_seconds)
     best = min(tried, key=lambda batch: tried[batch][0])
     total = sum(len(c.doc_ids) for c in short.candidates)
     note = "documents/s of CrossEncoder.predict by batch size: " + ", ".join(
@@ -99,7 +105,7 @@ def measured(
     baselines = {batch: trials[batch] for batch in dict.fromkeys((best, f"predict, batch {DEFAULT_BATCH}"))}
     works[next(iter(works))]()
     our_scores(model, short, accelerator)
-    seconds = interleaved(works | baselines, rounds, device)
+    seconds = interleaved(works | baselines, rounds, device, cpu_seconds=cpu_seconds)
     rows, rates = product_rows(products, seconds)
     for what in [OURS, *slower, *baselines, OURS_LONG]:
         row = rate_row(what, long if what == OURS_LONG else short, seconds[what], rates)

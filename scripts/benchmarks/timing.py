@@ -23,13 +23,14 @@ def interleaved(
     rounds: int,
     device: torch.device,
     least: float = 0.0,
+    cpu_seconds: bool = False,
 ) -> dict[str, list[float]]:
     """Returns name -> seconds per call, one value per round; the contestants take turns in each round.
 
-    A call is repeated until `least` seconds have passed, and its mean time counts. On a CPU the seconds are those that
-    all threads have a processor, so that other jobs on the machine count little.
+    A call is repeated until `least` seconds have passed, and its mean time counts. With `cpu_seconds` the seconds are
+    those that all threads have a processor, so that other jobs on the machine count little.
     """
-    clock = time.process_time if device.type == "cpu" else time.perf_counter
+    clock = time.process_time if cpu_seconds else time.perf_counter
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(1, rounds + 1):
         for name, work in contestants.items():

@@ -106,7 +106,8 @@ def test_embedding(rows_of):
 
 def test_training(rows_of, encoder_folder):
     rows, settings = rows_of("training", "--encoder", encoder_folder, "--lists", training.LISTS_PER_STEP, "--rounds", 1)
-    assert list(rows) == [*PRODUCTS, training.OURS, training.EXACT, training.BASELINE, training.SCORING]
+    peers = [training.BASELINE, training.UNDROPPED]
+    assert list(rows) == [*PRODUCTS, training.OURS, training.EXACT, *peers, training.SCORING]
     ours, peer = rows[training.OURS], rows[training.BASELINE]
     assert ours["documents/s"] == pytest.approx(training.LISTS_PER_STEP * training.LIST / ours["seconds"][0])
     assert ours["peak MB"] > 0
@@ -114,6 +115,13 @@ def test_training(rows_of, encoder_folder):
     assert peer[training.OURS_FASTER] == pytest.approx(ours["documents/s"] / peer["documents/s"])
     hours = training.paper_hours(ours["documents/s"], rows[training.SCORING]["documents/s"])
     assert settings["paper_hours"] == pytest.approx(hours)
+
+
+def test_training_beside_sentence_transformers(rows_of, encoder_folder):
+    words = ["--encoder", encoder_folder, "--lists", 1, "--rounds", 1, "--one-passage"]
+    rows, settings = rows_of("training", *words)
+    assert rows[training.TRAINER][training.OURS_FASTER] > 0
+    assert settings["gradients"] == {}
 
 
 @pytest.mark.usefixtures("here")
