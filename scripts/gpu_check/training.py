@@ -105,7 +105,7 @@ def train_lists(
     on_device(workload.model, accelerator)
     task = ListsTask(workload)
     settings = TrainingSettings(epochs=epochs, lists_per_step=LISTS_PER_STEP, seed=7)
-    train(task, loss, FoldFolder(folder), settings, accelerator, lambda run: 0.0)
+    train(task, loss, FoldFolder(folder), settings, accelerator, lambda run: {"valid": 0.0})
     return task.epochs
 
 

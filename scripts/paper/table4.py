@@ -11,7 +11,6 @@ queries choose.
 
 import argparse
 import inspect
-import tomllib
 from collections import defaultdict
 from dataclasses import dataclass
 from math import sqrt
@@ -24,6 +23,8 @@ from rerank.data.folds import read_folds
 from rerank.data.types import Qrels, Run
 from rerank.evaluation.run_comparison import compare_measurements
 from rerank.evaluation.tables.table import aligned, format_mean
+from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
+from rerank.runs.settings import read_settings
 
 POWER = 2.8
 """Standard errors of a paired difference that a two-sided test at 5 % detects in 80 % of samples: 1.96 + 0.84."""
@@ -39,15 +40,15 @@ class Cell:
     row: str
     choice: tuple[float, float]
     seed: int
-    folds: tuple[Path, ...]
+    folds: tuple[FoldFolder, ...]
 
 
-def read_cell(folder: Path) -> Cell | None:
+def read_cell(folder: ExperimentFolder) -> Cell | None:
     """The cell in the folder of an experiment; None if a fold is not finished."""
-    settings = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-    folds = tuple(sorted(folder.glob("fold*")))
-    if not folds or not all((fold / "test.run").is_file() for fold in folds):
+    folds = tuple(folder.folds)
+    if not folds or not all(fold.finished for fold in folds):
         return None
+    settings = read_settings(folder.settings)
     loss, training = dict(settings["loss"]), settings["training"]
     name = loss.pop("name")
     parameters = inspect.signature(rerank.losses.LOSSES[name]).parameters
@@ -64,7 +65,7 @@ def measured(qrels: Qrels, run: Run, measure: str) -> Values:
 
 def validation_mean(cell: Cell, qrels: Qrels, measure: str) -> float:
     """The mean over the folds' validation queries."""
-    runs = (rerank.read_run(fold / "valid.run") for fold in cell.folds)
+    runs = (rerank.read_run(fold.valid_run) for fold in cell.folds)
     return fmean(fmean(measured({q: qrels[q] for q in run}, run, measure).values()) for run in runs)
 
 
@@ -75,8 +76,8 @@ def test_values(
     alone: Values = {}
     fused: Values = {}
     for fold in cell.folds:
-        judged = {query: qrels[query] for query in test[fold.name.removeprefix("fold")]}
-        valid, run = rerank.read_run(fold / "valid.run"), rerank.read_run(fold / "test.run")
+        judged = {query: qrels[query] for query in test[fold.name]}
+        valid, run = rerank.read_run(fold.valid_run), rerank.read_run(fold.test_run)
         weights = rerank.tune_weights([valid, {q: first[q] for q in valid}], {q: qrels[q] for q in valid}, measure)
         both = rerank.fuse_scores([run, {q: first[q] for q in run}], weights)
         alone |= measured(judged, run, measure)
@@ -91,9 +92,10 @@ def mean_over_seeds(of_seeds: list[Values]) -> Values:
 
 def make_rows(folder: Path, first: Run, measure: str) -> tuple[dict[str, Values], dict[str, dict[str, Any]]]:
     """Row -> its queries' values, and row -> what its line says."""
-    qrels = rerank.read_qrels(folder / "qrels.txt")
-    test = {fold.name: [q for q in fold.test if qrels.get(q)] for fold in read_folds(folder / "folds.json")}
-    cells = [cell for path in sorted(folder.glob("*/config.toml")) if (cell := read_cell(path.parent))]
+    collection = CollectionFolder(folder)
+    qrels = rerank.read_qrels(collection.qrels)
+    test = {fold.name: [q for q in fold.test if qrels.get(q)] for fold in read_folds(collection.folds)}
+    cells = [cell for experiment in collection.experiments if (cell := read_cell(experiment))]
     by_row: dict[str, list[Cell]] = defaultdict(list)
     for cell in cells:
         by_row[cell.row].append(cell)

@@ -132,7 +132,10 @@ def agreement(config, checkpoint):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--loss", "hinge"], "learns from judgments, not from a teacher's scores; expected distill_kl, margin_mse"),
+        (
+            ["--loss", "hinge"],
+            "learns from judgments, not from a teacher's scores; expected adr_mse, distill_kl, margin_mse, rank_distil",
+        ),
         (["--training.lists", "towns.toml"], "--training.lists towns.toml: the teacher makes the lists"),
         (["--training.measure", "loss"], "--training.measure loss: margin_mse needs a teacher's scores"),
         (["--lists.relevant", "2"], "--lists.relevant: has no effect on `rerank distill`"),
