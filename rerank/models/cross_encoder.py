@@ -137,6 +137,12 @@ class CrossEncoder(nn.Module):
         scores: Tensor = out.logits.float() if self.head is None else self.head(out.last_hidden_state[:, 0])
         return scores[:, 0]
 
+    @property
+    def output_bias(self) -> nn.Parameter | None:
+        """The bias of the layer that gives the scores, which moves those of all passages alike."""
+        layers = [layer for layer in self.modules() if isinstance(layer, nn.Linear) and layer.out_features == 1]
+        return layers[-1].bias if layers else None
+
     def pool(self, passage_scores: Tensor, documents: Tensor) -> Tensor:
         """(documents,) scores from (passages,) scores and the number of each passage's document, ascending from 0."""
         return POOLINGS[self.pooling](passage_scores, documents)

@@ -32,6 +32,16 @@ def expect_pooling(name: str, pooling: str) -> None:
         )
 
 
+def moves_with_scores(function: Pooling) -> bool:
+    """Whether a constant that is added to all passage scores is added to the scores of all documents.
+
+    >>> moves_with_scores(POOLINGS["max"]), moves_with_scores(POOLINGS["sum"])
+    (True, False)
+    """
+    scores, documents = torch.tensor([0.25, -0.5, 1.5]), torch.tensor([0, 0, 1])
+    return torch.allclose(function(scores + 1, documents), function(scores, documents) + 1)
+
+
 @pooling("mean")
 def mean(passage_scores: Tensor, documents: Tensor) -> Tensor:
     """The mean of the passages' scores, as in CEDR (MacAvaney et al. 2019).

@@ -19,9 +19,11 @@ from rerank.data.letor.store import FeatureSet, Store
 from rerank.data.runs import read_qrels
 from rerank.data.trec import write_qrels
 from rerank.data.types import Fold, Qrels, Run
+from rerank.losses.shifts import changes_with_a_shift
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp, score_features
 from rerank.runs.layout import CollectionFolder
 from rerank.training.device import precision_facts
+from rerank.training.objective import open_loss
 from rerank.training.task import Part
 from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash, write_text
@@ -131,11 +133,15 @@ class FeatureTask:
         self.sets: dict[Part, FeatureSet] = {"train": train, "valid": valid, "test": test}
         network, width = dataset.config.network, train.features.shape[1]
         model = FeatureMLP(width, network.hidden, self.training.seed, network.transform)
+        if not changes_with_a_shift(open_loss(dataset.config.loss)):  # what moves all scores would learn from rounding
+            model.output.bias.requires_grad_(False)
+            model.hidden_norm.bias.requires_grad_(False)
         self.model = model.to(accelerator.device)
         self._qrels = {part: self.sets[part].qrels() for part in self.judged_parts}
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        return [{"params": list(self.model.parameters()), "lr": self.training.lr}]
+        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        return [{"params": trained, "lr": self.training.lr}]
 
     def training_lists(self, epoch: int) -> Sequence[FeatureList]:
         settings = self.training

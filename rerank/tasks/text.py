@@ -22,11 +22,12 @@ from rerank.data.tokens import open_store
 from rerank.data.types import Candidates, Fold, Qrels, Run
 from rerank.evaluation.measures import measure_name
 from rerank.losses import LABELS
+from rerank.losses.shifts import changes_with_a_shift
 from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
 from rerank.models.compiled import compile_layers
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.memory import TokenBudget, open_budget
-from rerank.models.pooling import POOLINGS
+from rerank.models.pooling import POOLINGS, moves_with_scores
 from rerank.models.scoring import score_candidates
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.collection import drawn_folds, fold_names_of, folder_of, queries_in_use, recorded, write_references
@@ -159,6 +160,7 @@ class TextTask:
         config = replace(self.config, training=self.training)
         self.model, self.memory = open_to_train(config, dataset.model, accelerator)
         self.model.first_stage_weight = self.config.encoder.first_stage_weight
+        self._freeze_idle_bias()
         with accelerator.main_process_first():
             self.passages = dataset.passages(self.model)
         log.info(truncation_summary(self.passages, self.config.encoder.max_doc_tokens))
@@ -171,6 +173,12 @@ class TextTask:
             self.lists["train"], self.of_file = lists_of_fold(*names)
         else:
             self.lists["train"] = trainable_candidates(fold, candidates)
+
+    def _freeze_idle_bias(self) -> None:
+        """Leaves the bias of the scores as it is under a loss that it does not change: it would learn from rounding."""
+        bias, pooling = self.model.output_bias, POOLINGS[self.model.pooling]
+        if bias is not None and moves_with_scores(pooling) and not changes_with_a_shift(open_loss(self.config.loss)):
+            bias.requires_grad_(False)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         return self.model.parameter_groups(self.training.lr, self.training.head_lr)
