@@ -5,6 +5,7 @@ from typing import Annotated
 
 from rerank.config import CollectionSettings, FirstStageSettings, OutputSettings, TrainingSettings
 from rerank.config.flags import Flags, only
+from rerank.utils.progress import log
 
 
 @dataclass(frozen=True)
@@ -21,4 +22,8 @@ def retrieve(*, flags: RetrieveFlags = RetrieveFlags()) -> None:
     """Retrieves the candidates of every query with BM25."""
     from rerank.tasks.first_stage import retrieve
 
-    print(retrieve(flags.config()))
+    config = flags.config()
+    run, settings = retrieve(config), config.first_stage
+    if not settings.run:
+        log.info(f"BM25 with k1 {settings.k1:g} and b {settings.b:g}")
+    print(run)

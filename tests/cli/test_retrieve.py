@@ -14,13 +14,17 @@ def test_retrieve_writes_run_judgments_and_folds_once(here, capsys):
     run = here / "runs" / "towns" / "bm25.run"
     before = run.stat().st_mtime_ns
     main(["retrieve", "--collection", "towns"])
-    assert capsys.readouterr().out.strip() == "runs/towns/bm25.run"
+    printed = capsys.readouterr()
+    assert printed.out.strip() == "runs/towns/bm25.run"
+    assert "BM25 with k1 0.9 and b 0.4" in printed.err
     assert run.stat().st_mtime_ns == before
     found, qrels = read_run(run), read_qrels(here / "runs" / "towns" / "qrels.txt")
     assert {q: set(documents) for q, documents in found.items()} == {q: set(judged) for q, judged in qrels.items()}
     capsys.readouterr()
     main(["retrieve", "--collection", "towns", "--first-stage.k1", "1.2"])
-    assert "folds" not in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert "BM25 with k1 1.2 and b 0.4" in printed
+    assert "folds" not in printed
     assert (here / "runs" / "towns" / "bm25-k1=1.2.run").exists()
 
 
