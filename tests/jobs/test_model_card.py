@@ -33,6 +33,7 @@ def test_a_trained_model_has_a_card_with_the_values_of_its_manifest(here):
     assert "The checkpoint is a `BertForSequenceClassification` with one output" in card.text
     assert "together at most 24 tokens" in card.text
     assert "pools their scores (max)" in card.text
+    assert "the same score if query and document fit into 24 tokens and\nthe document has at most 800." in card.text
     assert 'name = "smoothi"' in card.text
 
 

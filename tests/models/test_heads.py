@@ -82,6 +82,19 @@ def test_a_checkpoint_is_a_sequence_classifier_that_gives_the_same_scores_in_thr
     assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 128
 
 
+def test_a_model_of_few_tokens_scores_alike_only_what_it_does_not_cut(tmp_path):
+    """docs/guides/sharing.md: other libraries read a document up to the passage, unless it was cut before."""
+    model = trained(make_encoder("bert", tmp_path / "bert", WORDS, max_positions=128))
+    model.max_doc_tokens = 8
+    save_cross_encoder(model, tmp_path / "saved")
+    ours = Reranker.load(tmp_path / "saved", device="cpu").score(QUERY, DOCUMENTS)
+    theirs = scores_in_sentence_transformers(tmp_path / "saved")
+    np.testing.assert_allclose(theirs[:3], ours[:3], atol=1e-5)
+    assert np.abs(theirs[3:] - ours[3:]).min() > 1e-3
+    cut = [" ".join(text.split()[:8]) for text in DOCUMENTS]
+    np.testing.assert_allclose(scores_in_sentence_transformers(tmp_path / "saved", cut), ours, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_opening_a_checkpoint_gives_the_layer_back_bit_by_bit(kind, tmp_path):
     model = trained(make_encoder(kind, tmp_path / kind, WORDS), pooling="max")
