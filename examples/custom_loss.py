@@ -1,4 +1,9 @@
-"""A loss of your own: custom_loss.py [COLLECTION [ENCODER [EPOCHS]]], or rerank train --plugin custom_loss --loss …"""
+"""A loss of your own, for a collection, an encoder and a number of epochs.
+
+    python examples/custom_loss.py my-collection bert-base-uncased 1
+
+`rerank train --plugin custom_loss --loss squared_margin`, in this folder, trains with it too.
+"""
 
 import sys
 

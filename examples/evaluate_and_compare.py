@@ -1,4 +1,9 @@
-"""Compares run files, with a significance test: python examples/evaluate_and_compare.py QRELS RUN RUN …"""
+"""Compares run files with the first of them, with a significance test.
+
+    python examples/evaluate_and_compare.py qrels.txt bm25.run ours.run
+
+The judgments come first, then two runs or more.
+"""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,9 @@
-"""Mixes a re-ranker's scores with BM25's: python examples/fuse_with_bm25.py QRELS BM25.RUN OURS.RUN [FUSED.RUN]"""
+"""Mixes a re-ranker's scores with BM25's.
+
+    python examples/fuse_with_bm25.py valid.txt bm25.run ours.run fused.run
+
+The judgments are those of validation queries, which choose the weight.
+"""
 
 import sys
 from statistics import mean

@@ -1,4 +1,9 @@
-"""Optimises NDCG@5 in a plain PyTorch loop: python examples/losses_in_your_training_loop.py"""
+"""Optimises NDCG@5 in a plain PyTorch loop.
+
+    python examples/losses_in_your_training_loop.py
+
+A loss of rerank needs torch alone.
+"""
 
 import torch
 

@@ -1,6 +1,8 @@
-"""Ranks texts for a query: python examples/rerank_texts.py [MODEL]
+"""Ranks texts for a query.
 
-MODEL is a checkpoint folder of `rerank train`, or a cross-encoder on the Hugging Face hub.
+    python examples/rerank_texts.py cross-encoder/ms-marco-MiniLM-L6-v2
+
+The model is a checkpoint folder of `rerank train`, or a cross-encoder on the Hugging Face hub.
 """
 
 import sys

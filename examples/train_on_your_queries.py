@@ -1,6 +1,8 @@
-"""Fine-tunes an encoder on a collection: python examples/train_on_your_queries.py [COLLECTION [ENCODER [EPOCHS]]]
+"""Fine-tunes an encoder on a collection, for a number of epochs.
 
-COLLECTION is a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv (BEIR's layout), or an ir_datasets id.
+    python examples/train_on_your_queries.py cranfield bert-base-uncased 1
+
+The collection is a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv (BEIR's layout), or an ir_datasets id.
 """
 
 import sys

@@ -1,30 +1,63 @@
-"""The commands and the Python code that the documentation shows."""
+"""The pages of the documentation: their links, and the syntax of code that `scripts/docs --run` does not run."""
 
+import itertools
 import re
 import shlex
 
 import pytest
+from markdown.extensions.toc import slugify
+from markdown_it import MarkdownIt
 
-import rerank
 from rerank.cli.app import make_app
+from scripts.pages.blocks import PYTHON, SHELL, blocks_of, commands_of
 from tests.support.paths import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
-COMMANDS = [command for page in PAGES for command in re.findall(r"^    (rerank .*)$", page.read_text(), re.MULTILINE)]
-PYTHON = [code for page in PAGES for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md")), ROOT / "runs" / "README.md"]
+BLOCKS = [block for page in PAGES for block in blocks_of(ROOT, page)]
+NOT_RUN = {block.place: block for block in BLOCKS if block.not_run}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_command_is_valid(command):
-    words = shlex.split(re.sub(r"--plugin \S+ |--config my\.toml ?", "", command), comments=True)
-    make_app().parse_args(words[1:], exit_on_error=False, print_error=False)
+def links_of(page):
+    """The targets of the links of a page, outside code."""
+    for token in MarkdownIt().enable("table").parse(page.read_text(encoding="utf-8")):
+        for inline in token.children or ():
+            if inline.type in ("link_open", "image"):
+                yield inline.attrs.get("href") or inline.attrs["src"]
 
 
-@pytest.mark.parametrize("code", PYTHON)
-def test_python_code_is_valid(code):
-    compile(code, "docs", "exec")
+def anchors_of(page):
+    tokens = MarkdownIt().parse(page.read_text(encoding="utf-8"))
+    titles = [text.content for opening, text in itertools.pairwise(tokens) if opening.type == "heading_open"]
+    return {slugify(re.sub(r"[`*]", "", title), "-") for title in titles}
 
 
-def test_names_in_python_code_are_public():
-    names = {name for code in PYTHON for name in re.findall(r"\brerank\.(\w+)", code)}
-    assert names <= set(rerank.__all__)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings_of_a_clone(page):
+    dead = []
+    for link in links_of(page):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        if not target.exists() or (anchor and anchor not in anchors_of(target)):
+            dead.append(link)
+    assert not dead
+
+
+@pytest.mark.parametrize("place", NOT_RUN)
+def test_code_that_is_not_run_is_valid(place):
+    block = NOT_RUN[place]
+    if block.kind == PYTHON:
+        compile(block.code, place, "exec")
+    elif block.kind == SHELL:
+        for command in commands_of(block.code):
+            check_command(command)
+
+
+def check_command(command):
+    """A command of rerank has the flags that it names; a script exists."""
+    words = shlex.split(command)
+    if words[0] == "rerank" and not set(command) & set("$…"):
+        make_app().parse_args(words[1:], exit_on_error=False, print_error=False)
+    if words[0].startswith("scripts/"):
+        assert (ROOT / words[0]).is_file()
