@@ -15,13 +15,15 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from importlib.util import find_spec
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from cyclopts import Parameter
 
 from rerank.utils.errors import UserError
-from rerank.utils.parallel import SECONDS_TO_END, Pipe, end, outcome, start
+from rerank.utils.parallel import SECONDS_TO_END, begin_worker, end_processes, outcome, starting_workers
 from rerank.utils.parameters import Pattern
 from rerank.utils.plugins import add_plugins, named_plugins
 
@@ -58,22 +60,27 @@ def work_on_ray(
     expect_engine(engine)
     where = f"the Ray cluster at {engine if engine != RAY else os.environ.get('RAY_ADDRESS') or 'this machine'}"
     task = Work(engine, pickle.dumps(function), Path.cwd(), workers, gpus, named_plugins())
-    driver = start(drive, task, [pickle.dumps(job) for job in jobs], environment=ENVIRONMENT)
+    context = get_context("spawn")
+    messages, sent = context.Pipe(duplex=False)
+    driver = context.Process(target=drive, args=(sent, task, [pickle.dumps(job) for job in jobs]), daemon=True)
+    with starting_workers():
+        driver.start()
+    sent.close()  # so that reading from a dead driver ends
     try:
-        if not driver.pipe.poll(SECONDS_TO_CONNECT):
+        if not messages.poll(SECONDS_TO_CONNECT):
             raise UserError(f"--on {engine}: {where} has not answered in {SECONDS_TO_CONNECT:.0f} s{AGAIN}")
         for _ in range(1 + len(jobs)):
-            message: Any = driver.pipe.recv()
+            message: Any = messages.recv()
             if isinstance(message, Exception):
                 raise message
             if message != CONNECTED:
                 number, error = message
                 yield jobs[number], error
-        driver.process.join(SECONDS_TO_END)  # an interrupt while Ray shuts down would keep it from ending
+        driver.join(SECONDS_TO_END)  # an interrupt while Ray shuts down would keep it from ending
     except (EOFError, ConnectionResetError):
         raise UserError(f"--on {engine}: the connection to {where} is lost{AGAIN}") from None
     finally:
-        end([driver], SECONDS_TO_END + 10)  # it waits for the jobs on the nodes
+        end_processes([driver], SECONDS_TO_END + 10)  # it waits for the jobs on the nodes
 
 
 class Work(NamedTuple):
@@ -87,8 +94,9 @@ class Work(NamedTuple):
     plugins: list[str]
 
 
-def drive(pipe: Pipe, work: Work, jobs: Sequence[bytes]) -> None:
+def drive(pipe: "Connection[object, object]", work: Work, jobs: Sequence[bytes]) -> None:
     """Sends CONNECTED, then the number and the error of each job, or its own error: the driver's main function."""
+    begin_worker(ENVIRONMENT)
     with open(os.devnull, "w") as silence:  # noqa: PTH123 - Ray's C++ writes to the descriptors
         for descriptor in (1, 2):
             os.dup2(silence.fileno(), descriptor)
