@@ -1,8 +1,6 @@
 """Re-ranks any run with a model, part by part, in one process, in several, or on a Ray cluster (`rerank score`)."""
 
-import contextlib
 import json
-import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -33,8 +31,7 @@ from rerank.training.device import (
 )
 from rerank.utils.cluster import LOCAL, expect_engine, work_on_ray
 from rerank.utils.errors import UserError
-from rerank.utils.files import file_hash, kept_hash, short_hash
-from rerank.utils.locks import NEW, temporary_place
+from rerank.utils.files import file_hash, kept_hash, remove_at_once, short_hash
 from rerank.utils.parallel import failures
 from rerank.utils.progress import log, progress
 
@@ -95,8 +92,7 @@ class Parts:
             for number in self.numbers:
                 with self.file(number).open("rb") as part:
                     shutil.copyfileobj(part, out)
-        with contextlib.suppress(FileNotFoundError), temporary_place(self.folder) as place:
-            os.replace(self.folder, place / NEW)
+        remove_at_once(self.folder)
 
 
 @kept_torch_settings()

@@ -20,10 +20,10 @@ from rerank.stages.base import Stage
 from rerank.stages.tables import table_of
 from rerank.stages.world import World
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write
+from rerank.utils.files import atomic_write, remove_leftovers
 from rerank.utils.integrity import changes, files_below, record_of
 from rerank.utils.json_files import read_json
-from rerank.utils.locks import locked, remove_leftovers
+from rerank.utils.locks import locked
 from rerank.utils.progress import log
 
 PIPELINE, STAGES, EVIDENCE, RUNS = "pipeline.toml", "stages", "evidence.json", "runs"

@@ -26,9 +26,8 @@ from rerank.retrieval.java import java_class
 from rerank.retrieval.lucene_index import SEARCHER, check_index, choose_index, index_identity, reading
 from rerank.retrieval.words import open_analyzer
 from rerank.utils.errors import UserError
-from rerank.utils.files import short_hash, short_hash_of
+from rerank.utils.files import remove, short_hash, short_hash_of
 from rerank.utils.integrity import Facts, resumable
-from rerank.utils.locks import remove
 from rerank.utils.parallel import count_cores
 from rerank.utils.progress import log, progress
 

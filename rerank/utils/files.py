@@ -1,19 +1,27 @@
-"""What an output may be, atomic writes of files and folders, file hashes, and the user's cache."""
+"""What an output may be, atomic writes of files and folders, file hashes, and the user's cache.
+
+What is written is first made in a folder beside its place, whose name ends in .part, and then renamed. The folder's
+name tells the machine and the process, so that the next command can remove what a killed one left.
+"""
 
 import contextlib
 import errno
+import functools
 import hashlib
 import json
 import os
+import platform
 import re
+import secrets
+import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json
-from rerank.utils.locks import LOCK, NEW, OLD, temporary_place
 from rerank.utils.progress import progress
 
 BLOCK = 2**24
@@ -21,6 +29,11 @@ LARGE = 2**26  # bytes of a file whose hash is kept: a smaller one takes less th
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 REFUSALS = FULL | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR}  # the user can help them
 ERROR_NUMBER = re.compile(r"\[Errno (\d+)\]|os error (\d+)\)")  # shutil and safetensors have their own exceptions
+PART = re.compile(r"\..+\.([0-9a-f]{8})-([0-9]+)-([0-9a-f]{8})-[0-9a-f]{8}\.part")  # machine, process, its token
+TOKEN = secrets.token_hex(4)  # of this process: a container that is started again has the same process ids
+SHOWN = 50  # characters of the target's name in that of its .part folder: a file name has at most 255 bytes
+OLD = ".old"  # ends the name of what is replaced, in the .part folder
+A_DAY = 24 * 3600.0
 
 
 def _output_target(path: str | Path, flag: str = "") -> Path:
@@ -66,28 +79,104 @@ def atomic_write(target: str | Path) -> Iterator[Path]:
     or a socket. The umask decides who may read what was written, whatever wrote it.
     """
     path, target = Path(target), _output_target(target)
-    with contextlib.ExitStack() as stack:
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            folder = stack.enter_context(temporary_place(target))
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written: {target.parent}: {error.strerror}") from error
-        stack.enter_context(refused_in_one_line(f"{path}: cannot be written", "; what was there before is kept"))
-        yield (new := folder / NEW)
-        for file in [new, *new.rglob("*")]:
-            if file.is_file() and not file.is_symlink():  # safetensors writes files that nobody else may read
-                file.chmod(stat.S_IMODE(file.stat().st_mode | (folder / LOCK).stat().st_mode))
-        if target.is_dir():  # a folder cannot be renamed over a folder that is not empty
-            if not new.is_dir():
-                raise UserError(f"{path}: is a folder, expected the name of a file to write; the folder is kept")
-            os.replace(target, folder / OLD)
-        os.replace(new, target)
+    with _part_folder(path, target) as part:
+        new = part / target.name
+        with refused_in_one_line(f"{path}: cannot be written", "; what was there before is kept"):
+            yield new
+            readable = stat.S_IMODE(part.stat().st_mode) & 0o666
+            for file in [new, *new.rglob("*")]:
+                if file.is_file() and not file.is_symlink():  # safetensors writes files that nobody else may read
+                    file.chmod(stat.S_IMODE(file.stat().st_mode) | readable)
+            if target.is_dir():  # a folder cannot be renamed over a folder that is not empty
+                if not new.is_dir():
+                    raise UserError(f"{path}: is a folder, expected the name of a file to write; the folder is kept")
+                os.replace(target, part / f"{target.name}{OLD}")
+            os.replace(new, target)
 
 
 def write_text(target: str | Path, text: str) -> None:
     """Writes a text as UTF-8 by `atomic_write`, and raises as it does."""
     with atomic_write(target) as tmp:
         tmp.write_text(text, encoding="utf-8")
+
+
+def remove(path: Path) -> None:
+    """Removes a file, a folder or a symbolic link, if it exists."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def remove_at_once(folder: Path) -> None:
+    """Removes a folder, if it exists: it is moved away first, so that nobody sees a part of it."""
+    with contextlib.suppress(FileNotFoundError), _part_folder(folder, folder) as part:
+        os.replace(folder, part / folder.name)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Removes the .part folders that dead processes left in `folder`; links are not followed.
+
+    If a process died between moving a folder away and putting the new one in its place, the old one is put back. What
+    another machine or container made is removed when it is a day old, as its processes are not seen here.
+    """
+    with contextlib.suppress(OSError):  # as for a folder that may be written but not listed
+        for path in list(folder.iterdir()):
+            if found := PART.fullmatch(path.name):
+                with contextlib.suppress(OSError):  # another process removes it, or it cannot be removed
+                    if _is_left(path, found[1], int(found[2]), found[3]):
+                        _clear(path)
+
+
+@contextlib.contextmanager
+def _part_folder(path: Path, target: Path) -> Iterator[Path]:
+    """A new folder beside `target`, which is removed after the block."""
+    remove_leftovers(target.parent)
+    name = f".{target.name[:SHOWN]}.{_machine()}-{os.getpid()}-{TOKEN}-{secrets.token_hex(4)}.part"
+    part = target.with_name(name)
+    try:
+        try:
+            part.mkdir(parents=True)
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written: {target.parent}: {error.strerror}") from error
+        yield part
+    finally:
+        _clear(part)
+
+
+def _clear(part: Path) -> None:
+    """Puts a replaced folder back if the new one is not in its place yet, and removes the rest."""
+    for old in part.glob(f"*{OLD}"):
+        new = part / old.name.removesuffix(OLD)
+        if new.exists() and not os.path.lexists(target := part.with_name(new.name)):
+            os.replace(old, target)
+    shutil.rmtree(part, ignore_errors=True)
+
+
+def _is_left(path: Path, machine: str, process: int, token: str) -> bool:
+    """Whether a .part folder was left by a process that has died."""
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        return False
+    if machine != _machine():
+        return time.time() - status.st_mtime > A_DAY
+    if process == os.getpid():
+        return token != TOKEN
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
+
+
+@functools.cache
+def _machine() -> str:
+    """8 hexadecimal digits that the processes share that see each other's ids."""
+    boot, container = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
+    name = f"{boot.read_text()}{container.readlink()}" if boot.is_file() and container.exists() else platform.node()
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
 @contextlib.contextmanager

@@ -16,9 +16,8 @@ from typing import Annotated, Any, Self, TypedDict
 import msgspec
 import xxhash
 
-from rerank.utils.files import refused_in_one_line, write_text
+from rerank.utils.files import refused_in_one_line, remove, write_text
 from rerank.utils.json_files import parse_json
-from rerank.utils.locks import remove
 from rerank.utils.progress import log
 
 RECORD = "files.json"  # the record of the other files of a folder

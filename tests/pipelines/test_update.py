@@ -15,7 +15,7 @@ from rerank.models.bi_encoder import BiEncoder
 from rerank.models.late_interaction import TokenEncoder
 from rerank.pipelines.folder import read_evidence
 from rerank.stages.world import World
-from rerank.utils import locks
+from rerank.utils import files
 from tests.pipelines.test_fit import FOLDER, QUERY, pipeline
 from tests.support.small_collection import exit_code, failed, in_a_copy
 
@@ -100,9 +100,12 @@ def test_a_kill_between_the_two_renames_leaves_the_old_pipeline(changed, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", killed)
-        patch.setattr(locks, "_clear", lambda folder, target: None)
+        patch.setattr(files, "_clear", lambda part: None)
         with pytest.raises(SystemExit):
             main(["update", str(FOLDER)])
+    monkeypatch.setattr(
+        files, "TOKEN", "0" * 8
+    )  # as of a container that is started again
     assert not FOLDER.exists()
     assert "fitted on other documents than those of" in failed(capsys, "search", str(FOLDER), "good")
     assert learned() == before

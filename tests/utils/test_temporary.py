@@ -1,6 +1,5 @@
 """Processes that are killed leave nothing for ever, and nothing half there."""
 
-import fcntl
 import os
 import random
 import signal
@@ -13,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from rerank.utils import locks
-from rerank.utils.files import atomic_write
-from rerank.utils.locks import locked, remove_leftovers, temporary_place
+from rerank.utils import files
+from rerank.utils.files import atomic_write, remove_at_once, remove_leftovers
+from rerank.utils.locks import locked
 from tests.support.paths import ROOT
 
 WRITE_FOR_EVER = """
@@ -36,16 +35,16 @@ while True:
 ROUNDS = 12
 
 
-def dead_folder(target: Path, *parts: str) -> Path:
-    """What a process that was killed leaves beside `target`: the folder, with these parts in it."""
-    with temporary_place(target) as folder:
-        text = (folder / "lock").read_text()
-    folder.mkdir()
-    (folder / "lock").write_text(text)
+def dead_folder(target: Path, *parts: str, machine: str | None = None, process: int | None = None) -> Path:
+    """What a process that was killed leaves beside `target`: a folder with the new and the replaced one in it."""
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    name = f".{target.name}.{machine or files._machine()}-{process or dead.pid}-{'0' * 8}-{'1' * 8}.part"
     for part in parts:
-        (folder / part).mkdir()
-        (folder / part / "file").write_text(part)
-    return folder
+        (target.with_name(name) / part).mkdir(parents=True)
+        (target.with_name(name) / part / "file").write_text(part)
+    target.with_name(name).mkdir(exist_ok=True)
+    return target.with_name(name)
 
 
 def test_a_process_that_is_killed_at_any_time_leaves_whole_files_and_nothing_else(tmp_path):
@@ -65,14 +64,17 @@ def test_a_process_that_is_killed_at_any_time_leaves_whole_files_and_nothing_els
         assert len((tmp_path / "file").read_text()) % 1000 == 0
 
 
-@pytest.mark.parametrize("parts, expected", [(["new", "old"], "old"), (["old"], None), (["new"], None), ([], None)])
+@pytest.mark.parametrize(
+    "parts, expected",
+    [(["t", "t.old"], "t.old"), (["t.old"], None), (["t"], None), (["other", "t.old"], None), ([], None)],
+)
 def test_the_old_folder_is_put_back_if_the_new_one_was_not_in_its_place_yet(tmp_path, parts, expected):
-    """With `old` alone the new folder had come into its place, and someone has removed it since."""
-    dead_folder(tmp_path / "target", *parts)
+    """Without the new one, that had come into its place, and someone has removed it since."""
+    dead_folder(tmp_path / "t", *parts)
     remove_leftovers(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == (["target"] if expected else [])
+    assert [path.name for path in tmp_path.iterdir()] == (["t"] if expected else [])
     if expected:
-        assert (tmp_path / "target" / "file").read_text() == expected
+        assert (tmp_path / "t" / "file").read_text() == expected
 
 
 def test_writing_and_locking_remove_what_dead_processes_left(tmp_path):
@@ -81,40 +83,38 @@ def test_writing_and_locking_remove_what_dead_processes_left(tmp_path):
     with atomic_write(tmp_path / longest) as tmp:
         tmp.touch()
     assert [path.name for path in tmp_path.iterdir()] == [longest]
-    dead_folder(tmp_path / "other", "new")
+    dead_folder(tmp_path / "other", "new", process=os.getpid())  # of a container that was started again
     with locked(tmp_path, "index"):
         assert sorted(path.name for path in tmp_path.iterdir()) == ["index.lock", longest]
 
 
 def test_what_a_living_process_writes_is_kept(tmp_path):
-    with temporary_place(tmp_path / "target") as mine:
-        (mine / "new").write_text("mine")
+    dead_folder(tmp_path / "other", process=os.getppid())
+    with atomic_write(tmp_path / "target") as mine:
+        mine.write_text("mine")
         remove_leftovers(tmp_path)
         with atomic_write(tmp_path / "target") as tmp:
             tmp.write_text("another's")
-        assert (mine / "new").read_text() == "mine"
-    folder = dead_folder(tmp_path / "target")
-    with (folder / "lock").open() as lock:  # as another process that removes it
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        remove_leftovers(tmp_path)
-        assert folder.is_dir()
+        assert (mine.read_text(), (tmp_path / "target").read_text()) == ("mine", "another's")
+    assert (tmp_path / "target").read_text() == "mine"
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_what_another_machine_writes_is_kept_for_a_day(tmp_path):
-    folder = dead_folder(tmp_path / "target", "new")
-    (folder / "lock").write_text("elsewhere\ntarget")
+    folder = dead_folder(tmp_path / "target", "new", machine="0" * 8)
     remove_leftovers(tmp_path)
     assert folder.is_dir()
-    os.utime(folder / "lock", (time.time() - locks.A_DAY - 1,) * 2)
+    os.utime(folder, (time.time() - files.A_DAY - 1,) * 2)
     remove_leftovers(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_process_may_die_while_it_makes_its_folder(tmp_path):
-    dead_folder(tmp_path / "a").joinpath("lock").unlink()
-    dead_folder(tmp_path / "b").joinpath("lock").write_text("")
-    remove_leftovers(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+def test_a_folder_is_removed_at_once(tmp_path):
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "file").touch()
+    for _ in range(2):
+        remove_at_once(tmp_path / "parts")
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_processes_that_remove_leftovers_disturb_none_that_begins(tmp_path):
@@ -139,14 +139,15 @@ def test_processes_that_remove_leftovers_disturb_none_that_begins(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["target"]
 
 
-def test_files_of_others_are_no_leftovers(tmp_path):
-    names = [".target.1234.part", ".film.part", "target.0123456789abcdef.part", ".a.0123456789abcdeg.part"]
+def test_files_of_others_are_no_leftovers_and_links_are_not_followed(tmp_path):
+    names = [".target.1234.part", ".film.part", ".a.0123456789abcdef.part", f"a.{'0' * 8}-1-{'0' * 8}-{'0' * 8}.part"]
     for name in names:
-        (tmp_path / name).mkdir()
-        os.utime(tmp_path / name, (0, 0))
-    os.mkfifo(tmp_path / ".b.0123456789abcdef.part")
-    strange = tmp_path / ".c.0123456789abcdef.part"
-    strange.mkdir()
-    os.mkfifo(strange / "lock")  # opening it must not wait
-    remove_leftovers(tmp_path)
-    assert len(list(tmp_path.iterdir())) == len(names) + 2
+        (tmp_path / "here" / name).mkdir(parents=True)
+        os.utime(tmp_path / "here" / name, (0, 0))
+    left = dead_folder(tmp_path / "there" / "target", "target", "target.old")
+    (tmp_path / "here" / left.name).symlink_to(left)
+    (dead_folder(tmp_path / "here" / "b") / "link").symlink_to(tmp_path / "there")
+    os.mkfifo(tmp_path / "here" / f".c.{'0' * 8}-1-{'0' * 8}-{'0' * 8}.part")
+    remove_leftovers(tmp_path / "here")
+    assert len(list((tmp_path / "here").iterdir())) == len(names) + 2
+    assert (left / "target.old" / "file").exists()

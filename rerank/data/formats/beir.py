@@ -17,9 +17,8 @@ from rerank.data.folds import Judged, merge_splits
 from rerank.data.text_lines import check_id, parse_object, read_objects, read_queries, size_of, text_under
 from rerank.data.types import Document, Judgments
 from rerank.utils.errors import UserError
-from rerank.utils.files import kept_hash, short_hash, user_cache
+from rerank.utils.files import kept_hash, remove, short_hash, user_cache
 from rerank.utils.integrity import unfinished_folder
-from rerank.utils.locks import remove
 from rerank.utils.progress import progress
 
 if TYPE_CHECKING:
