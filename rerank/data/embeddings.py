@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import xxhash
 
-from rerank.data.ragged import IdTable, Ragged, RaggedWriter, open_ragged, read_ragged, release, slices_of
+from rerank.data.store import ArrayStore, IdTable, StoreWriter, open_store, read_store, release, slices_of
 from rerank.data.types import Document
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log, progress
 
 DOCUMENTS_AT_ONCE = 64  # fixed: a vector depends, by rounding, on those that are encoded with it
+COLUMNS = {"vectors": np.float32, "passages": np.int64, "text": np.int64}  # the last two: a count, and a hash
 COSINE, DOT = "cosine", "dot"  # as sentence-transformers calls the similarities of vectors
 
 Encode = Callable[[Sequence[str]], tuple[np.ndarray, np.ndarray]]
@@ -90,36 +91,36 @@ def open_embeddings(
     damaged, and for a full disk, after which the same call goes on where this one was.
     """
 
-    def fill(writer: RaggedWriter) -> None:
-        facts = writer.unfinished.facts
-        facts.setdefault("empty", 0)
-        kept = read_ragged(earlier, "vectors", np.float32) if earlier else None
-        unread = itertools.islice(documents(), writer.unfinished.done, None)
-        left = progress(unread, count, "embedding", before=writer.unfinished.done)
+    def fill(writer: StoreWriter) -> None:
+        kept = read_store(earlier, "vectors", COLUMNS) if earlier else None
+        left, number, empty = iter(progress(documents(), count, "embedding")), 0, 0
         while chunk := list(itertools.islice(left, DOCUMENTS_AT_ONCE)):
             with_text = [document for document in chunk if document.text.strip()]
-            known = _known(with_text, kept) if kept else {}
-            new = [document for document in with_text if document.doc_id not in known]
-            vectors_of = known | (_encoded(new, encode) if new else {})
-            for document in with_text:
-                writer.add(document.doc_id, vectors_of[document.doc_id], _text_hash(document))
-            facts["empty"] += len(chunk) - len(with_text)
-            writer.unfinished.finish_item(len(chunk))
-        if facts["empty"] == writer.unfinished.done:
+            empty += len(chunk) - len(with_text)
+            done, number = max(0, writer.items - number), number + len(with_text)
+            if writer.items < number:
+                known = _known(with_text, kept) if kept else {}
+                new = [document for document in with_text if document.doc_id not in known]
+                vectors_of = known | (_encoded(new, encode) if new else {})
+                for document in with_text[done:]:
+                    vectors = vectors_of[document.doc_id]
+                    writer.add(document.doc_id, vectors, [len(vectors)], [_text_hash(document)])
+        if not number:
             raise UserError(f"{folder}: there is no document with text to encode; expected at least one")
-        if facts["empty"]:
-            log.info(f"{facts['empty']} documents have no text, so the encoder cannot find them")
+        if empty:
+            log.info(f"{empty} documents have no text, so the encoder cannot find them")
 
-    store = open_ragged(folder, "vectors", np.float32, fill)
-    return EmbeddingStore(_rows(store), store.offsets, store.ids, cosine)
+    store = open_store(folder, "vectors", COLUMNS, fill)
+    return EmbeddingStore(*_rows(store), store.ids, cosine)
 
 
-def _known(documents: Sequence[Document], kept: Ragged) -> dict[str, np.ndarray]:
+def _known(documents: Sequence[Document], kept: ArrayStore) -> dict[str, np.ndarray]:
     """doc_id -> the vectors of those of the documents that a store has with the same text."""
     rows = {document.doc_id: (kept.ids.get(document.doc_id, -1), _text_hash(document)) for document in documents}
-    same = {doc_id: row for doc_id, (row, text) in rows.items() if row >= 0 and kept.numbers[row] == text}
-    vectors = _rows(kept)
-    return {doc_id: vectors[kept.offsets[row] : kept.offsets[row + 1]] for doc_id, row in same.items()}
+    same = {doc_id: row for doc_id, (row, text) in rows.items() if row >= 0 and kept.values["text"][row] == text}
+    return {
+        doc_id: kept.array("vectors", row).reshape(kept.values["passages"][row], -1) for doc_id, row in same.items()
+    }
 
 
 def _encoded(documents: Sequence[Document], encode: Encode) -> dict[str, np.ndarray]:
@@ -136,11 +137,12 @@ def _encoded(documents: Sequence[Document], encode: Encode) -> dict[str, np.ndar
     return dict(zip((document.doc_id for document in documents), parts, strict=True))
 
 
-def _rows(store: Ragged) -> np.ndarray:
-    """(passages, dimensions): the values of a store as vectors."""
-    return store.values.reshape(int(store.offsets[-1]), -1)
+def _rows(store: ArrayStore) -> tuple[np.ndarray, np.ndarray]:
+    """The vectors of a store, (passages, dimensions), and where those of each document begin."""
+    offsets = np.concatenate([np.zeros(1, np.int64), store.values["passages"].cumsum()])
+    return store.values["vectors"].reshape(int(offsets[-1]), -1), offsets
 
 
 def _text_hash(document: Document) -> int:
-    """A hash of the text, as a signed number of 64 bits: the store keeps it beside the vectors."""
+    """A hash of the text, as a signed number of 64 bits."""
     return int.from_bytes(xxhash.xxh3_64_digest(document.text.encode()), signed=True)

@@ -1,29 +1,29 @@
-"""The codes of documents' token vectors in a SQLite file: made when a text is first asked for, and kept.
+"""The codes of documents' token vectors: made when a text is first asked for, and kept in a store that grows.
 
 A text is known by its hash alone, so a document that changed is another text. Codes that differ from their hash are
-made again. If the folder cannot be written, new codes go to a temporary file, which is removed when the process ends.
+made again. If the folder cannot be written, new codes go to a temporary one, which is removed with this process.
 """
 
-import contextlib
 import functools
 import itertools
 import os
-import sqlite3
+import shutil
+import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import xxhash
 
-from rerank.utils.errors import UserError
+from rerank.data.store import ITEMS, Items, StoreWriter, map_items
+from rerank.utils.files import refused_in_one_line
+from rerank.utils.locks import locked
 from rerank.utils.progress import progress
 
-FILE = "codes.sqlite"
-TABLE = "CREATE TABLE IF NOT EXISTS codes (text BLOB PRIMARY KEY, codes BLOB NOT NULL, hash BLOB NOT NULL)"
-CODES = "SELECT codes, hash FROM codes WHERE text = ?"
+CODES = "codes"
+COLUMNS = {CODES: np.uint8}
 TEXTS_AT_ONCE = 64  # encoded before they are written: what a kill loses
-MOST_SECONDS = 600  # the wait for another process that writes
 
 Encode = Callable[[str], np.ndarray]
 """A text -> the codes of its token vectors, (vectors, width) uint8, which depend on no other text."""
@@ -34,7 +34,8 @@ class TokenVectorStore:
 
     def __init__(self, folder: Path, width: int) -> None:
         self.folder, self._width = folder, width
-        self._hashes: dict[str, bytes] = {}  # name -> hash of the text, b"" for one of white space alone
+        self._hashes: dict[str, str] = {}  # name -> hash of the text, "" for one of white space alone
+        self._kept = [_Kept(folder / CODES)]
 
     def __contains__(self, name: str) -> bool:
         return name in self._hashes
@@ -42,57 +43,70 @@ class TokenVectorStore:
     def __getitem__(self, name: str) -> np.ndarray:
         """(vectors, width) uint8: the codes of a text that was added."""
         text = self._hashes[name]
-        codes = (self._read(text) or b"") if text else b""
-        return np.frombuffer(codes, np.uint8).reshape(-1, self._width)
+        found = self._read(text) if text else None
+        return (np.zeros(0, np.uint8) if found is None else found).reshape(-1, self._width)
 
     def add(self, texts: Mapping[str, str], encode: Encode) -> None:
         """Takes texts, by their names, into the store; encodes those that the folder does not have.
 
-        A text of white space alone has no vector. Raises UserError if the file cannot be read or written.
+        A text of white space alone has no vector. Raises UserError if the folder cannot be read or written.
         """
-        hashes = {name: xxhash.xxh3_128_digest(text.encode()) if text.strip() else b"" for name, text in texts.items()}
+        for kept in self._kept:
+            kept.refresh()
+        hashes = {
+            name: xxhash.xxh3_128_hexdigest(text.encode()) if text.strip() else "" for name, text in texts.items()
+        }
         missing = [name for name, text in hashes.items() if text and self._read(text) is None]
         left = iter(progress(missing, len(missing), "encoding tokens", show=len(missing) > TEXTS_AT_ONCE))
         while some := list(itertools.islice(left, TEXTS_AT_ONCE)):
             new = {hashes[name]: texts[name] for name in some}
-            self._write({text_hash: encode(text).tobytes() for text_hash, text in new.items()})
+            self._writable.write({text_hash: encode(text) for text_hash, text in new.items()})
         self._hashes |= hashes
 
-    def _read(self, text: bytes) -> bytes | None:
-        """The codes of the text with this hash; None if the file does not have them undamaged."""
-        for database in self._databases:
-            with self._refused_in_one_line():
-                found: tuple[bytes, bytes] | None = database.execute(CODES, (text,)).fetchone()
-            if found and xxhash.xxh3_64_digest(found[0]) == found[1]:
-                return found[0]
-        return None
-
-    def _write(self, codes: Mapping[bytes, bytes]) -> None:
-        rows = [(text, found, xxhash.xxh3_64_digest(found)) for text, found in codes.items()]
-        with self._refused_in_one_line(), self._databases[0] as database:  # one transaction: all of them or none
-            database.executemany("INSERT OR REPLACE INTO codes VALUES (?, ?, ?)", rows)
+    def _read(self, text: str) -> np.ndarray | None:
+        """The codes of the text with this hash; None if the folder does not have them undamaged."""
+        return next((codes for kept in self._kept if (codes := kept.read(text)) is not None), None)
 
     @functools.cached_property
-    def _databases(self) -> list[sqlite3.Connection]:
-        """The file alone; if it cannot be written, a temporary one, which is, and the file."""
-        file = self.folder / FILE
-        with self._refused_in_one_line():
-            if any(path.exists() and not os.access(path, os.W_OK) for path in (self.folder, file)):
-                return [self._open(""), *([self._open(file)] if file.exists() else [])]
-            self.folder.mkdir(parents=True, exist_ok=True)
-            return [self._open(file)]
+    def _writable(self) -> "_Kept":
+        """The folder's codes; if it cannot be written, those of a temporary folder."""
+        (kept,) = self._kept
+        places = (self.folder, kept.folder, kept.folder / ITEMS)
+        if any(place.exists() and not os.access(place, os.W_OK) for place in places):
+            temporary = tempfile.mkdtemp(prefix="rerank-")
+            weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
+            kept = _Kept(Path(temporary) / CODES)
+            self._kept.append(kept)
+        return kept
 
-    def _open(self, file: str | Path) -> sqlite3.Connection:
-        database = sqlite3.connect(file, timeout=MOST_SECONDS, check_same_thread=False)
-        weakref.finalize(self, database.close)
-        database.execute(TABLE)
-        return database
 
-    @contextlib.contextmanager
-    def _refused_in_one_line(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, sqlite3.Error) as error:
-            raise UserError(
-                f"{self.folder / FILE}: cannot be written or read: {error}; if damaged, remove it"
-            ) from error
+class _Kept:
+    """The codes in a folder, by the hash of their text."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._rows: dict[str, int] = {}
+        self._seen = 0
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Sees what other processes have written."""
+        self._items: Items = map_items(self.folder, COLUMNS)
+        if len(self._items) < self._seen:  # someone has removed the folder, or what was damaged
+            self._rows, self._seen = {}, 0
+        self._rows.update((self._items.id_of(row), row) for row in range(self._seen, len(self._items)))
+        self._seen = len(self._items)
+
+    def read(self, text: str) -> np.ndarray | None:
+        row = self._rows.get(text)
+        return None if row is None or not self._items.is_whole(row) else self._items.array(CODES, row)
+
+    def write(self, codes: Mapping[str, np.ndarray]) -> None:
+        what = f"{self.folder}: cannot be written"
+        with locked(self.folder.parent, CODES), refused_in_one_line(what):
+            self.refresh()
+            with StoreWriter(self.folder, COLUMNS, check=False) as writer:
+                for text, found in codes.items():
+                    if self.read(text) is None:
+                        writer.add(text, found)
+        self.refresh()

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from rerank.data.ragged import RaggedWriter, open_ragged, release, slices_of
+from rerank.data import store
+from rerank.data.store import StoreWriter, release, slices_of
 from rerank.utils.files import short_hash_of
 from rerank.utils.parallel import prefetch
 from rerank.utils.progress import progress
 
+TOKENS, LENGTH = "tokens", "length"  # the columns of the store
 TEXTS_PER_CHUNK = 2048  # that the tokenizer's threads share; with 256 they wait for each other
 CHARACTERS_PER_CHUNK = 2**20
 BYTES_KEPT = 2**26  # the memory of a larger store is freed when its tokens were read
@@ -86,18 +88,18 @@ def open_store(
     leads = [["lead", lead]] if lead else []
     folder = cache / short_hash_of(chain((fingerprint, tokenizer_identity, max_doc_tokens), leads, doc_ids))
 
-    def fill(writer: RaggedWriter) -> None:
-        done = writer.unfinished.done
+    def fill(writer: StoreWriter) -> None:
+        done = writer.items
         left = doc_ids[done:]
         # A thread hands a chunk to those of the tokenizer's library, one for each core, while the next one is read.
         chunks = prefetch(_chunks(lead + text for text in texts(left)), partial(tokenise, tokenizer=tokenizer))
         tokenised = chain.from_iterable(tokens for _, tokens in chunks)
         documents = progress(tokenised, len(doc_ids), "tokenising", before=done)
         for doc_id, ids in zip(left, documents, strict=True):
-            writer.add(doc_id, ids[:max_doc_tokens], len(ids))
-            writer.unfinished.finish_item()
+            writer.add(doc_id, ids[:max_doc_tokens], [len(ids)])
 
-    return TokenStore(*open_ragged(folder, "tokens", np.int32, fill))
+    made = store.open_store(folder, "tokens", {TOKENS: np.int32, LENGTH: np.int64}, fill)
+    return TokenStore(made.values[TOKENS], made.offsets(TOKENS), made.values[LENGTH], made.ids)
 
 
 def make_store(

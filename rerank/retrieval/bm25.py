@@ -20,6 +20,7 @@ import numpy as np
 
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, open_collection, queries_to_search
+from rerank.data.store import file_of, map_items, slices_of, writing
 from rerank.data.trec import lines_of_query
 from rerank.data.types import Run
 from rerank.retrieval.java import java_class
@@ -27,11 +28,13 @@ from rerank.retrieval.lucene_index import SEARCHER, check_index, choose_index, i
 from rerank.retrieval.words import open_analyzer
 from rerank.utils.errors import UserError
 from rerank.utils.files import remove, short_hash, short_hash_of
-from rerank.utils.integrity import Facts, resumable
+from rerank.utils.integrity import Facts, facts_of, unfinished_folder
 from rerank.utils.parallel import count_cores
 from rerank.utils.progress import log, progress
 
-RUN, TAG = "run", "Anserini"
+TAG = "Anserini"
+LINES = "lines"
+COLUMNS = {LINES: np.uint8}  # of the store of an unfinished run: the lines of each query
 QUERIES_AT_ONCE = 20
 MAX_TERMS = 2**31 - 1
 """The distinct terms that a query may have: any number. With more than 1,024 Lucene's default is an error."""
@@ -147,22 +150,29 @@ def write_bm25(
     `Searcher`, and if the disk is full. The caller holds a lock.
     """
     identity = index_identity(searcher.index), depth, searcher.k1, searcher.b, searcher.language
-    with resumable(file, (RUN,), short_hash(*identity, short_hash_of(queries.items()))) as unfinished:
-        unfinished.facts = counts = {"candidates": 0, "unanswered": 0} | unfinished.facts
-        with contextlib.closing(searcher.search_each(queries, depth, threads, unfinished.done)) as found:
+    work = short_hash(*identity, short_hash_of(queries.items()))
+    folder = unfinished_folder(file.with_name(f"{file.name}-{work}"))
+    for other in file.parent.glob(unfinished_folder(Path(f"{file.name}-*")).name):
+        if other != folder:  # of another index, or other queries or settings
+            remove(other)
+    with writing(folder, COLUMNS) as writer:
+        with contextlib.closing(searcher.search_each(queries, depth, threads, writer.items)) as found:
             for query_id, scores in found:
-                if scores:
-                    unfinished.files[RUN].write(lines_of_query(file, query_id, scores, TAG, as_found=True).encode())
-                counts["candidates"] += len(scores)
-                counts["unanswered"] += not scores
-                unfinished.finish_item()
-        facts = unfinished.files[RUN].facts()
-    log_unanswered(counts["unanswered"], len(queries))
-    if not counts["candidates"]:
-        remove(unfinished.folder)
-    yield WrittenRun(len(queries) - counts["unanswered"], counts["candidates"], facts)
-    os.replace(unfinished.folder / RUN, file)
-    remove(unfinished.folder)
+                text = lines_of_query(file, query_id, scores, TAG, as_found=True) if scores else ""
+                writer.add(query_id, np.frombuffer(text.encode(), np.uint8))
+        writer.flush()
+        items = map_items(folder, COLUMNS)
+    answered, lines = int((np.diff(items.offsets(LINES)) > 0).sum()), items.values[LINES]
+    candidates = sum(int((lines[some] == ord("\n")).sum()) for some in slices_of(len(lines)))
+    log_unanswered(len(queries) - answered, len(queries))
+    if not candidates:
+        remove(folder)
+        yield WrittenRun(0, 0, Facts(bytes=0, xxh3_128=""))
+        return
+    run = file_of(folder, LINES)
+    yield WrittenRun(answered, candidates, facts_of(run))
+    os.replace(run, file)
+    remove(folder)
 
 
 def log_unanswered(unanswered: int, queries: int) -> None:

@@ -1,13 +1,11 @@
 """The store of token vectors: a text is encoded once, whatever happens in between."""
 
-import contextlib
 import os
-import sqlite3
 
 import numpy as np
 import pytest
 
-from rerank.data.token_vectors import FILE, TokenVectorStore
+from rerank.data.token_vectors import TokenVectorStore
 from rerank.utils.errors import UserError
 
 FIRST = {"a": "one", "b": "two words", "blank": " \n"}
@@ -59,29 +57,34 @@ def test_a_text_without_vectors_is_encoded_once(tmp_path):
 
 def test_damaged_codes_are_made_again(tmp_path):
     added(tmp_path / "s", FIRST)
-    with contextlib.closing(sqlite3.connect(tmp_path / "s" / FILE)) as database, database:
-        database.execute("UPDATE codes SET codes = x'0101' WHERE length(codes) = 2")
+    file = tmp_path / "s" / "codes" / "codes.bin"
+    file.write_bytes(b"x" + file.read_bytes()[1:])
     assert added(tmp_path / "s", FIRST) == (expected(FIRST), ["one"])
     assert added(tmp_path / "s", FIRST) == (expected(FIRST), [])
+    file.write_bytes(file.read_bytes()[:-1])
+    assert added(tmp_path / "s", FIRST) == (expected(FIRST), ["one"])
 
 
 @pytest.mark.parametrize("before", [{}, {"a": "one"}])
 def test_a_folder_that_cannot_be_written_is_read_and_the_rest_is_encoded_in_each_process(tmp_path, monkeypatch, before):
     (tmp_path / "s").mkdir()
     added(tmp_path / "s", before)
-    files = {file: file.read_bytes() for file in (tmp_path / "s").iterdir()}
+    files = {file: file.read_bytes() for file in (tmp_path / "s").rglob("*") if file.is_file()}
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     encoded = [text for name, text in FIRST.items() if name not in before and text.strip()]
     for _ in range(2):
         assert added(tmp_path / "s", FIRST) == (expected(FIRST), encoded)
-    assert {file: file.read_bytes() for file in (tmp_path / "s").iterdir()} == files
+    assert {file: file.read_bytes() for file in (tmp_path / "s").rglob("*") if file.is_file()} == files
 
 
-def test_a_folder_or_a_file_that_cannot_be_used_is_one_line(tmp_path):
+def test_a_folder_that_cannot_be_used_is_one_line(tmp_path):
     (tmp_path / "s").write_text("a file")
     with pytest.raises(UserError, match="cannot be written"):
         added(tmp_path / "s", FIRST)
-    (tmp_path / "t").mkdir()
-    (tmp_path / "t" / FILE).write_text("no database" * 100)
-    with pytest.raises(UserError, match=rf"{FILE}: cannot be .* file is not a database; if damaged, remove it"):
-        added(tmp_path / "t", FIRST)
+
+
+def test_a_file_of_something_else_is_written_again(tmp_path):
+    (tmp_path / "s" / "codes").mkdir(parents=True)
+    (tmp_path / "s" / "codes" / "items.bin").write_text("no rows" * 100)
+    assert added(tmp_path / "s", FIRST) == (expected(FIRST), ["one", "two words"])
+    assert added(tmp_path / "s", FIRST) == (expected(FIRST), [])

@@ -4,7 +4,6 @@ import pytest
 
 from rerank.data import tokens as tokens_module
 from rerank.data.tokens import make_store, open_store
-from rerank.utils import integrity
 from tests.support.small_world import WORDS, make_texts
 from tests.support.tiny_encoders import make_tokenizer
 
@@ -55,7 +54,6 @@ MANY = make_texts({f"d{number:03}": number % 7 for number in range(300)}, seed=1
 
 def test_an_interrupted_command_asks_only_for_the_texts_that_are_left(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr(tokens_module, "TEXTS_PER_CHUNK", 16)
-    monkeypatch.setattr(integrity, "SECONDS_BETWEEN_SAVES", 0.0)
     asked = []
 
     def texts(doc_ids):

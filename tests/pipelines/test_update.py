@@ -103,9 +103,7 @@ def test_a_kill_between_the_two_renames_leaves_the_old_pipeline(changed, monkeyp
         patch.setattr(files, "_clear", lambda part: None)
         with pytest.raises(SystemExit):
             main(["update", str(FOLDER)])
-    monkeypatch.setattr(
-        files, "TOKEN", "0" * 8
-    )  # as of a container that is started again
+    monkeypatch.setattr(files, "TOKEN", "0" * 8)  # as of a container that is started again
     assert not FOLDER.exists()
     assert "fitted on other documents than those of" in failed(capsys, "search", str(FOLDER), "good")
     assert learned() == before

@@ -9,7 +9,6 @@ from rerank.data.types import Document
 from rerank.retrieval import bm25
 from rerank.retrieval.bm25 import Searcher, write_bm25
 from rerank.retrieval.lucene_index import build_index
-from rerank.utils import integrity
 from rerank.utils.errors import UserError
 from rerank.utils.integrity import facts_of
 
@@ -54,10 +53,9 @@ def queries_written(monkeypatch, stop=None):
 
 
 def interrupt(file, index, monkeypatch, at):
-    """Writes until query `at`; each query is saved."""
+    """Writes until query `at`."""
     with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
         queries_written(patch, at)
-        patch.setattr(integrity, "SECONDS_BETWEEN_SAVES", 0.0)
         write(file, index)
 
 

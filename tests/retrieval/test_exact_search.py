@@ -1,13 +1,12 @@
 """Exact search: the documents and the scores of a full sort, ties included, in blocks of any size."""
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from rerank.data.embeddings import EmbeddingStore
-from rerank.data.ragged import make_id_table
 from rerank.data.trec import ranked
 from rerank.retrieval.exact_search import search_exactly
+from tests.support.id_tables import id_table
 
 
 def make_documents(passages, seed=0, values=None, cosine=False):
@@ -18,7 +17,7 @@ def make_documents(passages, seed=0, values=None, cosine=False):
     return ids, EmbeddingStore(
         vectors.astype(np.float32),
         np.cumsum([0, *passages]),
-        make_id_table(pa.array(ids, pa.large_string())),
+        id_table(ids),
         cosine,
     )
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from rerank.utils.integrity import RECORD, RecordedFile, changes_since_record, facts_of, write_record
+from rerank.utils.integrity import RECORD, changes_since_record, facts_of, write_record
 
 
 @pytest.fixture
@@ -52,18 +52,3 @@ def test_a_damaged_record_is_no_record(folder, content):
     (folder / RECORD).write_text(content)
     (line,) = changes_since_record(folder)
     assert line.startswith("files.json: ")
-
-
-def test_a_file_is_hashed_while_it_is_written_and_goes_on_where_it_was(tmp_path):
-    with RecordedFile(tmp_path / "a") as file:
-        file.write(b"one ")
-        before = file.facts()
-        file.write(b"lost")
-    with RecordedFile(tmp_path / "a", before) as file:
-        assert (tmp_path / "a").read_bytes() == b"one "
-        file.write(b"two")
-        assert file.facts() == facts_of(tmp_path / "a")
-    assert (tmp_path / "a").read_bytes() == b"one two"
-    (tmp_path / "a").write_bytes(b"One two")
-    with pytest.raises(ValueError, match="a: has changed"):
-        RecordedFile(tmp_path / "a", before)

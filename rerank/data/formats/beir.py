@@ -9,24 +9,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rerank.data.folds import Judged, merge_splits
+from rerank.data.store import ArrayStore, RepeatedIdError, StoreWriter, open_store
 from rerank.data.text_lines import check_id, parse_object, read_objects, read_queries, size_of, text_under
 from rerank.data.types import Document, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.files import kept_hash, remove, short_hash, user_cache
-from rerank.utils.integrity import unfinished_folder
 from rerank.utils.progress import progress
-
-if TYPE_CHECKING:
-    from rerank.data.ragged import Ragged
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 QRELS = "qrels/test.tsv"
 JUDGMENTS = "qrels/*.tsv"
+OFFSET = "offset"  # the column of the store: the first byte of a document's line
 LARGE_CORPUS = 2**26  # bytes of a corpus whose offsets are kept on disk: they take a second and more to find
 LARGE_QRELS = 2**22  # bytes of a file whose judgments are kept in arrays: 8 bytes each, 380 in a dictionary
 FILES = {"train": "qrels/train.tsv", "valid": "qrels/dev.tsv", "test": QRELS}
@@ -124,7 +122,8 @@ class BeirFolder:
         """Gives the first bytes of the lines of documents; raises KeyError for a document that is not there."""
         if self._corpus.stat().st_size >= LARGE_CORPUS:
             store = self._open_offsets()
-            return lambda ids: store.numbers[np.fromiter(map(store.ids.__getitem__, ids), np.int64, len(ids))]
+            offsets, rows = store.values[OFFSET], store.ids
+            return lambda ids: offsets[np.fromiter(map(rows.__getitem__, ids), np.int64, len(ids))]
         table: dict[str, int] = {}
         for place, offset, doc_id in self._lines():
             if doc_id in table:
@@ -132,23 +131,21 @@ class BeirFolder:
             table[doc_id] = offset
         return lambda ids: np.fromiter(map(table.__getitem__, ids), np.int64, len(ids))
 
-    def _open_offsets(self) -> "Ragged":
-        """A store of documents without values, whose numbers are the offsets, in the user's cache."""
-        from rerank.data.ragged import RaggedWriter, RepeatedIdError, open_ragged  # loads pyarrow
+    def _open_offsets(self) -> ArrayStore:
+        """A store of the offset of each document, in the user's cache."""
 
-        def fill(writer: RaggedWriter) -> None:
-            for _, offset, doc_id in itertools.islice(self._lines(), writer.unfinished.done, None):
-                writer.add(doc_id, (), offset)
-                writer.unfinished.finish_item()
+        def fill(writer: StoreWriter) -> None:
+            for _, offset, doc_id in itertools.islice(self._lines(), writer.items, None):
+                writer.add(doc_id, [offset])
 
         status, cache = self._corpus.stat(), user_cache("offsets")
         name = short_hash(self._corpus.resolve(), *self._keys)
         folder = cache / f"{name}-{short_hash(status.st_size, status.st_mtime_ns)}"
         for before in cache.glob(f"{name}-*"):  # of the same file before it changed
-            if before.name not in (folder.name, unfinished_folder(folder).name):
+            if before != folder:
                 remove(before)
         try:
-            return open_ragged(folder, "offsets", np.int64, fill)
+            return open_store(folder, "offsets", {OFFSET: np.int64}, fill)
         except RepeatedIdError as error:
             place, _, doc_id = next(itertools.islice(self._lines(), error.args[1], None))
             raise _repeated(place, doc_id) from None

@@ -1,33 +1,35 @@
 """The store of a fold of feature vectors: its text files, parsed once into arrays that are memory-mapped."""
 
 import json
+import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from rerank.data import store
 from rerank.data.letor.parser import LINE, LineError, Lines, parse
-from rerank.data.ragged import write_array
+from rerank.data.store import StoreWriter
 from rerank.data.text_lines import read_blocks, size_of
 from rerank.data.types import Qrels
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, file_hash, short_hash
-from rerank.utils.integrity import changes_since_record, write_record
+from rerank.utils.files import file_hash, short_hash
 from rerank.utils.json_files import read_json
-from rerank.utils.locks import make_once
 from rerank.utils.parallel import ordered_map
 from rerank.utils.progress import progress
 
-FORMAT = 5  # changes when the files of a store change
+FORMAT = 6  # changes when the files of a store change
 BLOCK = 4 * 2**20  # bytes of text that are parsed at a time
 LONGEST_LINE = 4 * 2**20
 VALUES_AT_A_TIME = 2**22
 FACTS = "facts.json"
+FEATURES, LABELS, DOC_IDS = "features", "labels", "doc_ids"
+COLUMNS = {FEATURES: np.float32, LABELS: np.int32, DOC_IDS: np.uint8}  # of a query; all ids are as long as the longest
 
 
 @dataclass(frozen=True)
@@ -82,51 +84,45 @@ def open_store(files: Mapping[str, Path], cache: Path) -> Store:
     """
     stamps = [(file.resolve(), file.stat().st_size, file.stat().st_mtime_ns) for file in files.values()]
     folder = cache / f"letor-{short_hash(FORMAT, *stamps)}"
-    make_once(folder, "features", lambda: _write(folder, files))
-    return _load(folder)
+    made = store.open_store(folder, "features", COLUMNS, lambda writer: _fill(writer, files))
+    facts = read_json(folder / FACTS, dict[str, dict[str, Any]], f"remove {folder} and run again")
+    labels, ends, queries = made.values[LABELS], made.offsets(LABELS), tuple(made.ids)
+    features = made.values[FEATURES].reshape(len(labels), -1)
+    doc_ids = made.values[DOC_IDS].view(f"S{len(made.values[DOC_IDS]) // len(labels)}")
+    left = iter(queries)
+    query_ids = {part: tuple(islice(left, count)) for part, count in facts["queries"].items()}
+    return Store(FeatureSet(features, labels, ends[:-1], ends[1:], queries, doc_ids), query_ids, facts["checksums"])
 
 
-def _load(folder: Path) -> Store:
-    remedy = f"remove {folder} and run again"
-    if changed := changes_since_record(folder):
-        raise UserError(f"{folder}: the stored features have changed ({'; '.join(changed)}); {remedy}")
-    names = ("features", "labels", "offsets", "doc_ids")
-    features, labels, offsets, doc_ids = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in names)
-    facts = read_json(folder / FACTS, dict[str, dict[str, Any]], remedy)
-    query_ids = {part: tuple(some) for part, some in facts["query_ids"].items()}
-    all_ids = tuple(chain.from_iterable(query_ids.values()))
-    documents = FeatureSet(features, labels, offsets[:-1], offsets[1:], all_ids, doc_ids)
-    return Store(documents, query_ids, facts["checksums"])
+def _fill(writer: StoreWriter, files: Mapping[str, Path]) -> None:
+    """Adds the queries of all files: their features, 0 where a line has none, labels and document ids.
 
-
-def _write(folder: Path, files: Mapping[str, Path]) -> None:
-    """Parses the files of each part into `folder`.
-
-    The features are numbered from 0 if a document has feature 0, else from 1. features.npy: (documents, features)
-    float32; labels.npy: (documents,) int32; offsets.npy: int64, the first row of each query, and the number of rows;
-    doc_ids.npy: (documents,) bytes. Raises UserError with file and line for malformed text, and for a file without a
-    document or a feature.
+    The features are numbered from 0 if a document has feature 0, else from 1. Raises UserError with file and line for
+    malformed text, and for a file without a document or a feature.
     """
-    with atomic_write(folder) as tmp:
-        tmp.mkdir()
-        blocks = tmp / "blocks.bin"
-        with blocks.open("wb") as file:
-            documents = _Documents(file)
-            query_ids = {part: documents.read(path) for part, path in files.items()}
-        _write_features(tmp / "features.npy", blocks, documents)
-        blocks.unlink()
-        write_array(tmp / "labels.npy", np.concatenate(documents.labels))
-        write_array(tmp / "offsets.npy", np.array([*documents.starts, documents.rows], np.int64))
-        write_array(tmp / "doc_ids.npy", np.concatenate(documents.doc_ids))
-        facts = {"query_ids": query_ids, "checksums": {file.name: file_hash(file) for file in files.values()}}
-        (tmp / FACTS).write_text(json.dumps(facts), encoding="utf-8")
-        write_record(tmp)
-        found = _load(tmp).features
-        for query, query_id in enumerate(found.query_ids if (found.ids != b"").any() else ()):
-            ((doc_id, count),) = Counter(found.doc_ids(query)).most_common(1)
-            if count > 1:  # no run can hold both
-                where = ", ".join(map(str, files.values()))
-                raise UserError(f"{where}: expected a document once in a query, got {doc_id} of query {query_id} again")
+    with tempfile.TemporaryFile(dir=writer.folder) as blocks:
+        documents = _Documents(blocks)
+        counts = {part: len(documents.read(path)) for part, path in files.items()}
+        blocks.seek(0)
+        labels, doc_ids = np.concatenate(documents.labels), np.concatenate(documents.doc_ids)
+        rows, bounds = _rows(blocks, documents), pairwise([*documents.starts, documents.rows])
+        for number, (query_id, (start, stop)) in enumerate(zip(documents.first_lines, bounds, strict=True)):
+            features = np.stack(list(islice(rows, stop - start)))
+            if number >= writer.items:
+                _check_once(files, query_id, doc_ids[start:stop])
+                writer.add(query_id, features, labels[start:stop], doc_ids[start:stop].view(np.uint8))
+    facts = {"queries": counts, "checksums": {file.name: file_hash(file) for file in files.values()}}
+    (writer.folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+
+def _check_once(files: Mapping[str, Path], query_id: str, doc_ids: np.ndarray) -> None:
+    """Raises UserError for a document that a query has twice: no run can hold both."""
+    if doc_ids.any():
+        names = (doc_id.decode() or f"{query_id}-{place}" for place, doc_id in enumerate(doc_ids.tolist()))
+        ((name, count),) = Counter(names).most_common(1)
+        if count > 1:
+            where = ", ".join(map(str, files.values()))
+            raise UserError(f"{where}: expected a document once in a query, got {name} of query {query_id} again")
 
 
 class _Documents:
@@ -195,12 +191,9 @@ class _Documents:
         self.starts.append(row)
 
 
-def _write_features(out: Path, blocks: Path, documents: _Documents) -> None:
-    """Writes the features of all documents, 0 where a line has none, block by block."""
+def _rows(blocks: BinaryIO, documents: _Documents) -> Iterator[np.ndarray]:
+    """The features of each document, 0 where its line has none."""
     first, width = documents.first_feature, documents.width
-    header = {"descr": "<f4", "fortran_order": False, "shape": (documents.rows, width - first)}
-    with blocks.open("rb") as parts, out.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, header)
-        for rows, own in documents.blocks:
-            features = np.fromfile(parts, np.float32, rows * own).reshape(rows, own)
-            file.write(np.pad(features, ((0, 0), (0, width - own)))[:, first:].tobytes())
+    for rows, own in documents.blocks:
+        features = np.frombuffer(blocks.read(4 * rows * own), np.float32).reshape(rows, own)
+        yield from np.pad(features, ((0, 0), (0, width - own)))[:, first:]

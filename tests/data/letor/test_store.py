@@ -30,7 +30,7 @@ def opened(path, cache):
 def test_a_file_is_read_once_and_again_when_it_was_touched(source, cache, monkeypatch):
     first = opened(source, cache)
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_write", None)
+        patch.setattr(store, "_fill", None)
         again = opened(source, cache)
     np.testing.assert_array_equal(first.features, again.features)
     assert again.doc_ids(1) == ("2.0", "2.1")
@@ -64,7 +64,7 @@ def test_blocks_do_not_show(tmp_path, cache, monkeypatch):
         opened(put(tmp_path / name, content), cache)
         (cut,) = (folder for folder in cache.glob("*/") if f'"{name}"' in (folder / "facts.json").read_text())
         assert {file.name for file in whole.iterdir()} == {file.name for file in cut.iterdir()}
-        for file in whole.glob("*.npy"):
+        for file in whole.glob("*.bin"):
             assert (cut / file.name).read_bytes() == file.read_bytes()
     assert features.doc_ids(0) == ("1.0", "1.1", "1.2")
     assert features.doc_ids(1) == ("2-0", "2-1", "2-2", "2-3", "2-4")
@@ -76,13 +76,13 @@ def test_a_line_without_end(tmp_path, cache, monkeypatch):
         opened(put(tmp_path / "a.txt", "1 qid:1 1:1\n" + "x" * 60), cache)
 
 
-@pytest.mark.parametrize("name", ["features.npy", "facts.json"])
+@pytest.mark.parametrize("name", ["features.bin", "facts.json"])
 def test_any_damage_to_a_store_is_noticed_and_removing_it_is_the_remedy(source, cache, name):
     expected = opened(source, cache).features.copy()
     (folder,) = cache.glob("*/")
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[:-2] + bytes([content[-2] ^ 1, content[-1]]))
-    with pytest.raises(UserError, match=rf"{folder}.*{name}.*; remove {folder} and run again") as caught:
+    with pytest.raises(UserError, match=rf"{folder}.*{name}.*; remove the folder and run again") as caught:
         opened(source, cache)
     assert "\n" not in str(caught.value)
     shutil.rmtree(folder)

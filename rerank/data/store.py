@@ -1,0 +1,298 @@
+"""One store of arrays by id: appended item by item, memory-mapped, resumed after an interrupt, checked by hash.
+
+A folder has `items.bin`, a row of int64 for each item (where its id and its arrays end, and a hash of them), `ids.bin`
+(the ids, UTF-8), and `<column>.bin` (the arrays of all items). The rows tell which items are whole, so that a writer
+goes on behind them. A finished store also has `index.bin`, by which ids are found, and `files.json`, the sizes and
+hashes of its files.
+"""
+
+import contextlib
+import mmap
+import os
+import struct
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Self
+
+import numpy as np
+from xxhash import xxh3_64_digest, xxh3_64_intdigest
+
+from rerank.utils.errors import UserError
+from rerank.utils.files import refused_in_one_line, remove
+from rerank.utils.integrity import RECORD, changes_since_record, write_record
+from rerank.utils.locks import locked
+from rerank.utils.progress import log
+
+ITEMS, IDS, INDEX = "items.bin", "ids.bin", "index.bin"
+SECONDS_BETWEEN_FLUSHES = 2.0  # the work that a kill loses
+ITEMS_AT_ONCE = 2**20
+
+Columns = Mapping[str, Any]
+"""The name of a column -> the type of its arrays."""
+
+
+class RepeatedIdError(ValueError):
+    """An id that occurs twice, and the row where it occurs the second time."""
+
+
+@dataclass(frozen=True, eq=False)
+class IdTable(Mapping[str, int]):
+    """Maps ids to rows 0, 1, 2, … as a dict does, in 24 bytes an id beside the ids themselves.
+
+    text: the ids, UTF-8, one after the other; ends: (ids + 1,) int64, 0 and where each ends; hashes: (ids,) uint64,
+    sorted; rows: (ids,) int64, the row of each hash, and rows of equal hashes in their order.
+    """
+
+    text: np.ndarray
+    ends: np.ndarray
+    hashes: np.ndarray
+    rows: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, item_id: str) -> int:
+        found, hashes = _hash_of_id(item_id.encode(errors="surrogatepass")), self.hashes.data  # quicker than an array
+        for place in range(bisect_left(hashes, found), len(hashes)):
+            if hashes[place] != found:
+                break
+            if self.id_of(row := int(self.rows[place])) == item_id:
+                return row
+        raise KeyError(item_id)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self.id_of, range(len(self)))
+
+    def id_of(self, row: int) -> str:
+        return _id_of(self.text, self.ends, row).decode()
+
+    def ids_of(self, rows: Iterable[int]) -> list[str]:
+        return list(map(self.id_of, rows))
+
+
+def make_id_table(text: np.ndarray, ends: np.ndarray) -> IdTable:
+    """The table of these ids. Raises RepeatedIdError for the first repeated id."""
+    count = len(ends) - 1
+    hashes = np.fromiter((_hash_of_id(_id_of(text, ends, row)) for row in range(count)), np.uint64, count)
+    rows = np.argsort(hashes, kind="stable")
+    hashes = hashes[rows]
+    table = IdTable(text, ends, hashes, rows)
+    for row in np.sort(rows[1:][hashes[1:] == hashes[:-1]]).tolist():
+        if table[table.id_of(row)] != row:
+            raise RepeatedIdError(f"{table.id_of(row)!r} occurs a second time", row)
+    return table
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """The whole items of a store's folder, in the order in which they were added, memory-mapped.
+
+    values: column -> the arrays of all items, one after the other, flat; bounds: (items + 1, columns + 2) int64, the
+    ends of the id and of the arrays, and the hash, of each item, after a row of zeros; text: the ids, UTF-8.
+    """
+
+    values: dict[str, np.ndarray]
+    bounds: np.ndarray
+    text: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def offsets(self, column: str) -> np.ndarray:
+        """(items + 1,) int64: item i has `values[column][offsets[i]:offsets[i + 1]]`."""
+        offsets: np.ndarray = self.bounds[:, 1 + list(self.values).index(column)]
+        return offsets
+
+    def array(self, column: str, row: int) -> np.ndarray:
+        begin, end = self.offsets(column)[row : row + 2].tolist()
+        return self.values[column][begin:end]
+
+    def id_of(self, row: int) -> str:
+        return _id_of(self.text, self.bounds[:, 0], row).decode(errors="replace")  # it may be damaged
+
+    def is_whole(self, row: int) -> bool:
+        """Whether the id and the arrays of an item are those that were added."""
+        arrays = (self.array(column, row).tobytes() for column in self.values)
+        whole: bool = _hash_of([_id_of(self.text, self.bounds[:, 0], row), *arrays]) == self.bounds[row + 1, -1]
+        return whole
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayStore(Items):
+    """A finished store."""
+
+    ids: IdTable
+
+
+class StoreWriter:
+    """Appends items to the store in a folder, behind those that are whole; a context that closes its files.
+
+    Only one process may write: the caller holds a lock. `self.items` counts the items, those of earlier processes too.
+    These are compared with their hashes, and written again from the first damaged one on; without `check`, only if the
+    last one is damaged.
+    """
+
+    def __init__(self, folder: Path, columns: Columns, check: bool = True) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self._columns = folder, columns
+        self._kinds: list[np.dtype[Any]] = [np.dtype(kind) for kind in (np.uint8, *columns.values())]
+        kept = map_items(folder, columns)
+        first = 0 if check or (len(kept) and not kept.is_whole(len(kept) - 1)) else len(kept)
+        self.items = next((row for row in range(first, len(kept)) if not kept.is_whole(row)), len(kept))
+        self._ends = kept.bounds[self.items, :-1].tolist()
+        self._row = struct.Struct(f"={len(self._ends) + 1}q")
+        files = [folder / ITEMS, folder / IDS, *(file_of(folder, column) for column in columns)]
+        sizes = [end * kind.itemsize for end, kind in zip(self._ends, self._kinds, strict=True)]
+        with contextlib.ExitStack() as stack:
+            opened = [stack.enter_context(_open_to_append(file)) for file in files]
+            for file, size in zip(opened[1:], sizes, strict=True):
+                file.truncate(size)
+            self._rows, *self._files = opened
+            self._rows.truncate(self.items and (self.items + 1) * self._row.size)
+            self._rows.truncate((self.items + 1) * self._row.size)  # a new file begins with a row of zeros
+            self._open = stack.pop_all()
+        self._flushed = time.monotonic()
+
+    def add(self, item_id: str, *arrays: Any) -> None:
+        """Adds an item with its arrays, one for each column, which are kept flat."""
+        kinds = zip(arrays, self._kinds[1:], strict=True)
+        parts = [item_id.encode(), *(np.asarray(array, kind).tobytes() for array, kind in kinds)]
+        for place, (file, part, kind) in enumerate(zip(self._files, parts, self._kinds, strict=True)):
+            file.write(part)
+            self._ends[place] += len(part) // kind.itemsize
+        self._rows.write(self._row.pack(*self._ends, _hash_of(parts)))
+        self.items += 1
+        if time.monotonic() - self._flushed >= SECONDS_BETWEEN_FLUSHES:
+            self.flush()
+
+    def flush(self) -> None:
+        """A kill from now on loses none of the items."""
+        for file in (*self._files, self._rows):
+            file.flush()
+        self._flushed = time.monotonic()
+
+    def finish(self) -> None:
+        """Writes the index and the record of the files. Raises RepeatedIdError for an id that occurs twice."""
+        self.flush()
+        items = map_items(self.folder, self._columns)
+        ids = make_id_table(items.text, items.bounds[:, 0])
+        with (self.folder / INDEX).open("wb") as file:
+            file.write(ids.hashes.tobytes())
+            file.write(ids.rows.tobytes())
+        write_record(self.folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+
+def open_store(folder: Path, what: str, columns: Columns, fill: Callable[[StoreWriter], None]) -> ArrayStore:
+    """Opens the store in `folder`, whose name identifies its content, and makes it first if it is not finished.
+
+    `fill` adds the items behind the first `writer.items`; they are called `what`. Raises RepeatedIdError for an id that
+    occurs twice, and UserError if the store is damaged, or the disk is full, after which the same call goes on where
+    this one was.
+    """
+    if not is_finished(folder):
+        with locked(folder.parent, what):
+            if not is_finished(folder):
+                with writing(folder, columns) as writer:
+                    fill(writer)
+                    writer.finish()
+    return read_store(folder, what, columns)
+
+
+def is_finished(folder: Path) -> bool:
+    return (folder / RECORD).exists()
+
+
+@contextlib.contextmanager
+def writing(folder: Path, columns: Columns) -> Iterator[StoreWriter]:
+    """A writer that says how far an interrupted command came; a folder without items is removed if the block fails."""
+    try:
+        with refused_in_one_line(f"{folder}: cannot be written"), StoreWriter(folder, columns) as writer:
+            if writer.items:
+                log.info(f"{folder}: goes on after the {writer.items:,} that an interrupted command has done")
+            yield writer
+    except BaseException:
+        if not len(map_items(folder, columns)):
+            remove(folder)
+        raise
+
+
+def read_store(folder: Path, what: str, columns: Columns) -> ArrayStore:
+    """Opens a finished store; raises UserError if a file is missing or differs from its record."""
+    changed = changes_since_record(folder)
+    if not changed and not (folder / INDEX).exists():
+        changed = [f"{INDEX}: expected a file, found none"]
+    if changed:
+        raise UserError(f"{folder}: the {what} cannot be read ({'; '.join(changed)}); remove the folder and run again")
+    items = map_items(folder, columns)
+    hashes, rows = map_file(folder / INDEX, np.uint64).reshape(2, -1)
+    return ArrayStore(items.values, items.bounds, items.text, IdTable(items.text, items.bounds[:, 0], hashes, rows))
+
+
+def map_items(folder: Path, columns: Columns) -> Items:
+    """The items of a folder all of whose bytes are there: a killed process may have left a part of one more."""
+    width = len(columns) + 2
+    found = map_file(folder / ITEMS, np.int64)
+    bounds = found[: len(found) // width * width].reshape(-1, width)
+    if not len(bounds) or bounds[0].any():  # nothing, or something else
+        bounds = np.zeros((1, width), np.int64)
+    values = {column: map_file(file_of(folder, column), kind) for column, kind in columns.items()}
+    text = map_file(folder / IDS, np.uint8)
+    sizes = [len(text), *map(len, values.values())]
+    count = min(int(np.searchsorted(bounds[:, place], size, side="right")) for place, size in enumerate(sizes))
+    return Items(values, bounds[: max(1, count)], text)
+
+
+def map_file(path: Path, kind: Any) -> np.ndarray:
+    """The numbers of a file, memory-mapped, without a part of one at the end; none if there is no file."""
+    count = path.stat().st_size // np.dtype(kind).itemsize if path.exists() else 0
+    if not count:  # nothing can be mapped of an empty file
+        return np.zeros(0, kind)
+    return np.asarray(np.memmap(path, kind, "r", shape=(count,)))
+
+
+def release(array: np.ndarray | None) -> None:
+    """Frees the memory of what was read of a memory-mapped array; it is read again when it is needed."""
+    held: Any = array
+    while isinstance(held, np.ndarray | memoryview):
+        held = held.base if isinstance(held, np.ndarray) else held.obj
+    if isinstance(held, mmap.mmap):
+        held.madvise(mmap.MADV_DONTNEED)
+
+
+def slices_of(items: int) -> Iterator[slice]:
+    """Slices by which an array of any size is read in bounded memory."""
+    return (slice(first, min(first + ITEMS_AT_ONCE, items)) for first in range(0, items, ITEMS_AT_ONCE))
+
+
+def file_of(folder: Path, column: str) -> Path:
+    """The arrays of a column, one after the other."""
+    return folder / f"{column}.bin"
+
+
+def _open_to_append(path: Path) -> IO[bytes]:
+    """Raises UserError for a link, whose target may be anywhere."""
+    if path.is_symlink():
+        raise UserError(f"{path}: is a link; expected a file or nothing: remove it")
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666), "ab")
+
+
+def _id_of(text: np.ndarray, ends: np.ndarray, row: int) -> bytes:
+    begin, end = ends[row : row + 2].tolist()
+    return text[begin:end].tobytes()
+
+
+def _hash_of_id(item_id: bytes) -> int:
+    return xxh3_64_intdigest(item_id)
+
+
+def _hash_of(parts: Iterable[bytes]) -> int:
+    return int.from_bytes(xxh3_64_digest(b"".join(parts)), signed=True)
