@@ -23,6 +23,7 @@ from rerank.config.settings import (
 )
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.parameters import OptionalPath
+from rerank.utils.registry import Setting
 
 
 def only(section: str, *keys: str) -> Parameter:
@@ -79,7 +80,7 @@ def setting_flags() -> list[str]:
     return [*settings, *(flag_name("loss", key) for key in losses_with())]
 
 
-def parse(words: Sequence[str], tables: Mapping[str, Any], source: str) -> Config:
+def parse(words: Sequence[str], tables: Mapping[str, object], source: str) -> Config:
     """The configuration of flags and of the tables of a TOML file, which is not checked but for its single values."""
 
     def read(flags: AllFlags = AllFlags()) -> Config:
@@ -91,7 +92,7 @@ def parse(words: Sequence[str], tables: Mapping[str, Any], source: str) -> Confi
     return config
 
 
-def fill(arguments: ArgumentCollection, tables: Mapping[str, Any], path: str | Path) -> None:
+def fill(arguments: ArgumentCollection, tables: Mapping[str, object], path: str | Path) -> None:
     """Fills the settings that no flag gives from the tables of a TOML file.
 
     The hyperparameters in [loss] are those of the loss that it names; a flag may choose another loss, whose
@@ -108,7 +109,7 @@ def fill(arguments: ArgumentCollection, tables: Mapping[str, Any], path: str | P
             argument.append(Token(keyword=flag, value=str(value), source=str(path), keys=keys))
 
 
-def _settings_of(tables: Mapping[str, Any], loss: str | None, path: str | Path) -> Iterator[tuple[str, str, Any]]:
+def _settings_of(tables: Mapping[str, object], loss: str | None, path: str | Path) -> Iterator[tuple[str, str, object]]:
     """Section, key and value of the settings in the tables of a TOML file; `loss` is that of a flag, or None."""
     known = setting_flags()
     for section, table in tables.items():
@@ -128,7 +129,7 @@ def _chosen_loss(arguments: ArgumentCollection) -> str | None:
     return tokens[-1].value if tokens else None
 
 
-def _table_of_loss(table: Mapping[str, Any], chosen: str | None, path: str | Path) -> dict[str, Any]:
+def _table_of_loss(table: Mapping[str, Any], chosen: str | None, path: str | Path) -> dict[str, Setting]:
     """The name and the hyperparameters of a loss: of the one that is `chosen`, if it is not None, else the file's.
 
     Raises UserError for a table of a loss that does not exist, and for a value of another type than its default.

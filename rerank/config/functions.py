@@ -64,20 +64,20 @@ def validate(config: Config) -> None:
     check_files(config)
 
 
-def check_types(tables: Mapping[str, Any]) -> None:
+def check_types(tables: Mapping[str, object]) -> None:
     """Raises ValueError for a section that is no table, and for a value whose type is not that of its setting.
 
     A value may be None, and there may be keys that are no settings: other versions have them.
     """
-    check_shape(tables, dict[str, dict[str, Any]])
+    by_section = check_shape(tables, dict[str, dict[str, object]])
     for section, types in setting_types().items():
-        for key, value in tables.get(section, {}).items():
-            kind = types.get(key, Setting if section == "loss" else Any)
+        for key, value in by_section.get(section, {}).items():
+            kind = types.get(key, Setting if section == "loss" else object)
             if value is not None:
                 check_shape(value, kind, f" under [{section}] {key}")
 
 
-def validate_setting(flag: str, value: Any, annotation: Any) -> None:
+def validate_setting(flag: str, value: Any, annotation: object) -> None:
     """Raises UserError, which begins with `flag`, for a value that its annotated type does not allow."""
     try:
         if isinstance(value, float) and not math.isfinite(value):

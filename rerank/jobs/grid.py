@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rerank.config import Config, replace_setting, sections
 from rerank.config.files import config_file
@@ -15,6 +14,8 @@ from rerank.config.losses import losses_with
 from rerank.runs.settings import read_toml
 from rerank.utils.errors import UserError, nearest
 
+Table = dict[str, list[object]]
+"""Setting, such as training.lr -> its values."""
 KEYS = ("config", "fold", "grid")
 LOSS = "loss.name"
 SHORT = ("loss", "training")  # sections that are left out of a cell's name: loss.alpha = 1 is alpha=1
@@ -41,7 +42,7 @@ def read_grid(path: Path, flags: Sequence[str] = (), config: Path | None = None)
     return str(given.get("fold", "all")), _cells(tables, base, str(file), flags)
 
 
-def _cells(tables: list[dict[str, list[Any]]], base: dict[str, Any], source: str, flags: Sequence[str]) -> list[Config]:
+def _cells(tables: list[Table], base: dict[str, object], source: str, flags: Sequence[str]) -> list[Config]:
     """The cells on top of the sections `base`, read from `source`, and the flags."""
     plain = parse(flags, base, source)
     if plain.output.name:
@@ -80,17 +81,17 @@ def cell_name(config: Config, settings: Iterable[str]) -> str:
     return re.sub(r"[^\w.=+-]", "_", "-".join(parts))  # file names should not have others, such as @
 
 
-def _table(path: Path, number: int, table: dict[str, Any]) -> dict[str, list[Any]]:
+def _table(path: Path, number: int, table: dict[str, object]) -> Table:
     """The values of each setting of a table; the loss comes first, as a loss is chosen before its hyperparameters."""
     where = f"{path}: [[grid]] table {number}"
     valid = [f"{name}.{key}" for name, values in sections(Config()).items() for key in values if name != "output"]
     valid += [f"loss.{key}" for key in losses_with()]
-    given: dict[str, Any] = {}
+    given: dict[str, object] = {}
     for key, values in table.items():
         given |= (
             {f"{key}.{name}": value for name, value in values.items()} if isinstance(values, dict) else {key: values}
         )
-    settings: dict[str, list[Any]] = {}
+    settings: Table = {}
     for key, values in given.items():
         if key not in valid:
             raise UserError(f"{where}: {key}: no such setting; {nearest(key, valid)}")

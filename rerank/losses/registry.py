@@ -4,12 +4,12 @@ import inspect
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
 
-from rerank.utils.registry import SETTING_TYPES, Registry, hyperparameters
+from rerank.utils.registry import SETTING_TYPES, Registry, Setting, hyperparameters
 
 LossFunction = Callable[..., Tensor]
 """(scores, labels, mask=None, **hyperparameters) -> (lists,)."""
@@ -54,7 +54,7 @@ def loss(name: str, labels: Labels = "judgments") -> Callable[[Function], Functi
     return register
 
 
-def create(name: str, **given: Any) -> LossFunction:
+def create(name: str, **given: Setting) -> LossFunction:
     """Returns the loss (scores, labels, mask=None) -> (lists,) with these hyperparameters, after checking them.
 
     Args:
@@ -78,7 +78,7 @@ def create(name: str, **given: Any) -> LossFunction:
         fits = isinstance(value, (int, float) if kind is float else kind)
         if not fits or isinstance(value, bool) != (kind is bool):  # an int is a float, but a bool is no number
             raise ValueError(f"{name}: {key}: expected {kind.__name__}, got {value!r}")
-        if kind is float and not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{name}: {key}: expected a finite number, got {value}")
     created = partial(function, **given)
     try:

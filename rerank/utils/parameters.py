@@ -9,12 +9,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from cyclopts import Parameter, Token
 
 
-def _whole(expected: Any, tokens: Sequence[Token]) -> int | str:
+def _whole(expected: object, tokens: Sequence[Token]) -> int | str:
     """An integer, or one of the words that the type allows in its place; cyclopts itself would round 2.5."""
     (token,) = tokens
     if token.value in (words := get_args(get_args(expected)[1]) if get_args(expected) else ()):
@@ -26,21 +26,21 @@ def _whole(expected: Any, tokens: Sequence[Token]) -> int | str:
         raise ValueError(f"expected a whole number{or_word}, got {token.value}") from None
 
 
-def _expand_text(expected: Any, tokens: Sequence[Token]) -> str:
+def _expand_text(expected: object, tokens: Sequence[Token]) -> str:
     if "\0" in tokens[0].value:
         raise ValueError("expected a name without NUL characters")
     return os.path.expanduser(str(tokens[0].value))  # noqa: PTH111 - a Path would drop a leading ./
 
 
-def _expand_path(expected: Any, tokens: Sequence[Token]) -> Path:
+def _expand_path(expected: object, tokens: Sequence[Token]) -> Path:
     return Path(_expand_text(expected, tokens))
 
 
-def _break_lines(expected: Any, tokens: Sequence[Token]) -> str:
+def _break_lines(expected: object, tokens: Sequence[Token]) -> str:
     return str(tokens[0].value).replace("\\n", "\n")  # what a shell leaves as it is
 
 
-def keyed(expected: Any, tokens: Mapping[str, Sequence[Token]]) -> dict[str, str]:
+def keyed(expected: object, tokens: Mapping[str, Sequence[Token]]) -> dict[str, str]:
     """The texts of flags such as --loss.KEY TEXT by key."""
     if any(isinstance(found, Mapping) for found in tokens.values()):
         raise ValueError("expected --loss.KEY, and one value")
@@ -70,7 +70,7 @@ class Bounds:
     least: float = -math.inf
     most: float = math.inf
 
-    def __call__(self, type_: Any, value: Any) -> None:
+    def __call__(self, type_: object, value: float | str | None) -> None:
         if isinstance(value, str) or value is None:
             return
         if isinstance(value, float) and not math.isfinite(value):
@@ -91,7 +91,7 @@ class Pattern:
     expected: str
     longest: int = 255
 
-    def __call__(self, type_: Any, value: Any) -> None:
+    def __call__(self, type_: object, value: str) -> None:
         if value and not re.fullmatch(self.pattern, value):
             raise ValueError(f"expected {self.expected}")
         if (length := len(value.encode(errors="replace"))) > self.longest:
@@ -108,7 +108,7 @@ def between(least: float, most: float) -> Parameter:
     return Parameter(validator=Bounds(least, most))
 
 
-def validators(annotation: Any) -> list[Any]:
+def validators(annotation: object) -> list[Bounds | Pattern]:
     """The validators of an annotated type, in order."""
     parameters = getattr(annotation, "__metadata__", ())  # of cyclopts, which has a tuple of validators in each
     return [validator for parameter in parameters for validator in parameter.validator]
