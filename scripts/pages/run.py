@@ -71,6 +71,7 @@ def run_page(blocks: Sequence[Block], world: Path, folder: Path) -> Report:
     report, begin = Report(blocks[0].page), time.monotonic()
     shutil.copytree(world, folder)
     os.chdir(folder)
+    os.environ["CURL_HOME"] = str(folder)
     sys.path.insert(0, "")
     log = folder.with_suffix(".log")
     names: dict[str, Any] = {"__name__": "__main__"}

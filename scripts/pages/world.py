@@ -101,3 +101,4 @@ def write_files() -> None:
     lists = [{"query_id": f"q{n}", "doc_ids": [f"d{n}-0", f"d{n}-1"], "labels": [1, 0]} for n in range(len(SUBJECTS))]
     Path("lists.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lists))
     Path("key.txt").write_text("secret\n")
+    Path(".curlrc").write_text("fail-with-body\n")  # an answer of 400 and more is an error
