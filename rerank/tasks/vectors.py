@@ -10,19 +10,20 @@ import numpy as np
 
 from rerank.data.collections import Collection
 from rerank.data.embeddings import COSINE, DOT, EmbeddingStore, open_embeddings
+from rerank.data.store import StoreWriter, open_store
 from rerank.data.token_vectors import TokenVectorStore
 from rerank.data.types import Document
 from rerank.runs.layout import CollectionFolder
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.files import short_hash
 from rerank.utils.integrity import RECORD
-from rerank.utils.locks import make_once
 from rerank.utils.progress import log, progress
 
 if TYPE_CHECKING:
     from rerank.models.bi_encoder import BiEncoder
     from rerank.models.late_interaction import TokenEncoder
 
+WEIGHTS = "weights"  # of word pieces
 TOKENS = "tokens"  # the folder of the codes, beside those of the vectors by the same encoder
 MOST_COUNTED, DOCUMENTS_AT_ONCE = 50_000, 64
 """Documents whose word pieces are counted, at most, at equal distances in the collection; those encoded together."""
@@ -160,14 +161,16 @@ def open_late_interaction(encoder: "TokenEncoder", collection: Collection, folde
     if encoder.is_trained:
         weights = np.ones(encoder.vocabulary, np.float32)
     else:
-        weights = _weights(encoder, collection, place / f"{short_hash(collection.fingerprint)}.npy")
+        weights = _weights(encoder, collection, place / short_hash(collection.fingerprint))
     return LateInteraction(encoder, collection, store, rotation, weights)
 
 
-def _weights(encoder: "TokenEncoder", collection: Collection, file: Path) -> np.ndarray:
-    """(pieces,) float32: the weights of word pieces by the documents that have them; `file` keeps them."""
+def _weights(encoder: "TokenEncoder", collection: Collection, folder: Path) -> np.ndarray:
+    """(pieces,) float32: the weights of word pieces by the documents that have them, which are kept in `folder`."""
 
-    def make() -> None:
+    def fill(writer: StoreWriter) -> None:
+        if writer.items:
+            return
         frequencies, counted = np.zeros(encoder.vocabulary, np.int64), 0
         total = collection.count()
         step = -(-total // MOST_COUNTED) or 1
@@ -177,9 +180,6 @@ def _weights(encoder: "TokenEncoder", collection: Collection, file: Path) -> np.
             counted += len(chunk)
             for pieces in encoder.pieces(chunk):
                 frequencies[list(set(pieces))] += 1
-        with atomic_write(file) as tmp, tmp.open("wb") as output:
-            np.save(output, np.log((counted + 1) / (frequencies + 1)).astype(np.float32))
+        writer.add(WEIGHTS, np.log((counted + 1) / (frequencies + 1)))
 
-    make_once(file, "weights of word pieces", make)
-    weights: np.ndarray = np.load(file)
-    return weights
+    return open_store(folder, "weights of word pieces", {WEIGHTS: np.float32}, fill).values[WEIGHTS]
