@@ -1,5 +1,6 @@
 """Calls of functions in processes of their own."""
 
+import gc
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
@@ -19,4 +20,5 @@ def in_process(context: BaseContext, call: Callable[..., Any], *arguments: Any) 
 
 
 def _send_result(sending: Connection, call: Callable[..., Any], *arguments: Any) -> None:
+    gc.freeze()  # what was imported before: every training of a fold ends with a collection, of half a second
     sending.send(call(*arguments))

@@ -12,7 +12,7 @@ from tests.support.tiny_decoders import make_decoder
 from tests.support.tiny_encoders import make_cross_encoder, make_encoder
 
 SUBJECTS = ("wing flutter", "heat transfer", "boundary layer", "jet noise", "shock wave", "turbine blade")
-"""The judged queries. Six are the fewest that `rerank fit` learns from, and it takes seconds."""
+"""The queries."""
 DOCUMENTS = 6
 """Documents of a subject; a third of them is relevant, and says so."""
 PASSAGE = 24
@@ -27,7 +27,8 @@ ENCODERS = (
 )
 CROSS_ENCODERS = ("cross-encoder/ms-marco-MiniLM-L12-v2", "cross-encoder/ms-marco-MiniLM-L6-v2")
 DECODER = "my-qwen3-reranker"
-COLLECTIONS = ("my-collection", "cranfield", "msmarco")
+COLLECTIONS = {"my-collection": 6, "cranfield": 5, "msmarco": 5}
+"""Judged queries of the collections. Six are the fewest that `rerank fit` learns from."""
 FIRST_STAGES = ("bm25", "dense", "splade", "ours", "theirs", "some", "big", "new-queries")
 
 QUICK = ("--epochs", "1", "--training.lists-per-epoch", "8")
@@ -56,8 +57,8 @@ def write_inputs(root: Path) -> None:
     from rerank.data.demo import make_collection
 
     shutil.copytree(root / "examples", "examples")
-    for name in COLLECTIONS:
-        write_collection(Path(name))
+    for name, judged in COLLECTIONS.items():
+        write_collection(Path(name), judged)
     words = [*WORDS, *" ".join(SUBJECTS).split(), "measured", "estimated"]
     for name in ENCODERS:
         make_encoder("bert", Path(name), words, max_positions=PASSAGE)
@@ -68,8 +69,8 @@ def write_inputs(root: Path) -> None:
     make_collection(Path("runs/demo/collections/towns"))
 
 
-def write_collection(folder: Path) -> None:
-    """A collection in BEIR's layout, with judgments of all SUBJECTS."""
+def write_collection(folder: Path, judged_queries: int) -> None:
+    """A collection in BEIR's layout of all SUBJECTS, with judgments of some."""
     rng = random.Random(0)
     corpus, asked, judged = [], [], ["query-id\tcorpus-id\tscore"]
     for number, subject in enumerate(SUBJECTS):
@@ -81,7 +82,8 @@ def write_collection(folder: Path) -> None:
             rng.shuffle(words)
             title = f"{subject} {said[0]}"
             corpus.append({"_id": f"d{number}-{place}", "title": title, "text": " ".join(words)})
-            judged.append(f"q{number}\td{number}-{place}\t{int(relevant)}")
+            if number < judged_queries:
+                judged.append(f"q{number}\td{number}-{place}\t{int(relevant)}")
     (folder / "qrels").mkdir(parents=True)
     for name, lines in (("corpus.jsonl", corpus), ("queries.jsonl", asked)):
         (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -97,7 +99,7 @@ def write_files() -> None:
     for name in ("qrels.txt", "valid.txt"):
         shutil.copy(runs / "qrels.txt", name)
     Path("topics.tsv").write_text("".join(f"q{number}\t{subject}\n" for number, subject in enumerate(SUBJECTS[:3])))
-    Path("grid.toml").write_text('[[grid]]\nloss.name = ["hinge"]\n')
+    Path("grid.toml").write_text('fold = "1"\n[[grid]]\nloss.name = ["hinge"]\n')
     lists = [{"query_id": f"q{n}", "doc_ids": [f"d{n}-0", f"d{n}-1"], "labels": [1, 0]} for n in range(len(SUBJECTS))]
     Path("lists.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lists))
     Path("key.txt").write_text("secret\n")
