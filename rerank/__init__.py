@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rerank import losses, stages
+    from rerank import losses
     from rerank.config import Config
     from rerank.data.collections import Collection, open_collection
     from rerank.data.runs import read_qrels, read_run
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from rerank.evaluation.evaluate import evaluate
     from rerank.evaluation.fusion import fuse_ranks, fuse_scores
     from rerank.evaluation.weights import tune_weights
-    from rerank.jobs.train import train_folds as train
+    from rerank.experiments.train import train_folds as train
     from rerank.models.bi_encoder import BiEncoder
     from rerank.models.reranker import Reranker
+    from rerank.pipelines import stages
     from rerank.pipelines.fit import fit
     from rerank.pipelines.pipeline import Pipeline
     from rerank.retrieval.bm25 import retrieve
@@ -46,8 +47,8 @@ _PLACES = {
     "read_qrels": "rerank.data.runs:read_qrels",
     "read_run": "rerank.data.runs:read_run",
     "retrieve": "rerank.retrieval.bm25:retrieve",
-    "stages": "rerank.stages:",
-    "train": "rerank.jobs.train:train_folds",
+    "stages": "rerank.pipelines.stages:",
+    "train": "rerank.experiments.train:train_folds",
     "tune_weights": "rerank.evaluation.weights:tune_weights",
     "write_qrels": "rerank.data.trec:write_qrels",
     "write_run": "rerank.data.trec:write_run",

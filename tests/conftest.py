@@ -38,9 +38,9 @@ for name in (
 
 
 SLOWEST_FIRST = (
-    *("tests/cli/test_on_ray.py", "tests/jobs/test_sweep.py"),
+    *("tests/cli/test_on_ray.py", "tests/experiments/test_sweep.py"),
     *("tests/packaging/test_global_state.py", "tests/pipelines/test_fit.py", "tests/scripts/test_benchmarks.py"),
-    *("tests/scripts/test_gpu_check.py", "tests/tasks/test_features.py"),
+    *("tests/scripts/test_gpu_check.py", "tests/experiments/test_feature_task.py"),
 )
 """Files that no process should start when the others are about to end."""
 

@@ -35,7 +35,7 @@ def test_importing_rerank_loads_no_library():
 
 def test_evaluating_comparing_and_retrieving_load_no_torch():
     loaded = loaded_modules(
-        f"import rerank, rerank.cli.retrieve, rerank.tasks.first_stage\n"
+        f"import rerank, rerank.cli.retrieve, rerank.experiments.first_stage\n"
         f"rerank.evaluate({QRELS}, {FIRST}, ['nDCG@20', 'AP'])\n"
         f"rerank.compare({{'a': {FIRST}, 'b': {SECOND}}}, {QRELS}, ['nDCG@20']); rerank.read_run"
     )
@@ -61,7 +61,7 @@ def test_type_checkers_and_python_import_the_same_objects():
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    typed |= {"losses": "rerank.losses:", "stages": "rerank.stages:"}
+    typed |= {"losses": "rerank.losses:", "stages": "rerank.pipelines.stages:"}
     assert typed == rerank._PLACES
     assert set(rerank.__all__) == set(rerank._PLACES)
 

@@ -100,7 +100,7 @@ def _read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCo
     """Fills the settings from the file of --config; cyclopts calls it once the flags are read."""
     from rerank.config.files import config_file
     from rerank.config.flags import fill
-    from rerank.runs.settings import read_toml
+    from rerank.experiments.runs.settings import read_toml
 
     if tokens := next(argument.tokens for argument in arguments if "--config" in argument.names):
         path = config_file(tokens[-1].value)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from rerank import config
 from rerank.data.collections import open_collection
-from rerank.runs.layout import CollectionFolder
-from rerank.runs.run_files import compare_files
+from rerank.experiments.runs.layout import CollectionFolder
+from rerank.experiments.runs.run_files import compare_files
 from rerank.utils.locks import make_once
 from rerank.utils.parameters import FilePath
 from rerank.utils.progress import log
@@ -30,7 +30,7 @@ def demo(folder: FilePath = Path("runs/demo")) -> None:
     if all(run.exists() for run in runs):
         log.info(f"the runs exist already in {folder}; remove the folder to make them again")
     else:
-        from rerank.jobs.train import train_folds
+        from rerank.experiments.train import train_folds
 
         start = time.time()
         make_inputs(folder)

@@ -59,6 +59,6 @@ def distill(
     teacher_template
         The prompt of the teacher, as --encoder.template is that of the student.
     """
-    from rerank.jobs.distill import distill
+    from rerank.experiments.distill import distill
 
     print_result(distill(flags.config(), teacher, fold, teacher_template).path)

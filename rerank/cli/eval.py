@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from rerank.evaluation.significance import CORRECTIONS, TESTS
-from rerank.evaluation.tables.table import render
+from rerank.evaluation.tables import render
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
@@ -52,7 +52,7 @@ def evaluate(*runs: Path, options: EvalOptions = EvalOptions()) -> None:
     form = options.format or ("csv" if options.per_query else "text")
     if options.per_query and form not in ("csv", "json"):
         raise UserError(f"--per-query: expected --format csv or json, got {form}")
-    from rerank.runs.run_files import compare_files
+    from rerank.experiments.runs.run_files import compare_files
 
     comparison = compare_files(
         runs,

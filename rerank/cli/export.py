@@ -54,6 +54,6 @@ def export(
         Integer products, which are faster and less exact: what they cost is measured on the collection's queries.
     """
     check_new_folder(folder, "folder")
-    from rerank.jobs.graphs import export_checkpoint
+    from rerank.experiments.export import export_checkpoint
 
     print_result(export_checkpoint(flags.config(), checkpoint, folder, format, int8))

@@ -57,7 +57,7 @@ def fit(collection: PathText, *, options: FitOptions = FitOptions(), flags: FitF
     """
     config = flags.config()
     check_path("--cross-encoder", options.cross_encoder)
-    from rerank.evaluation.tables.table import render
+    from rerank.evaluation.tables import render
     from rerank.pipelines.evidence_table import as_table, limits
     from rerank.pipelines.fit import fit as fit_pipeline
     from rerank.pipelines.folder import read_evidence

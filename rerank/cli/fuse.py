@@ -35,6 +35,6 @@ def fuse(
     measure
         The measure that chooses the weights [default: nDCG@20].
     """
-    from rerank.runs.fuse_files import fuse_files
+    from rerank.experiments.runs.fuse_files import fuse_files
 
     print_result(fuse_files(runs, out, method, weights=weights, qrels=qrels, measure=measure))

@@ -31,6 +31,6 @@ def plot(
     qrels
         Of run files: their judgments [default: the qrels.txt near the runs].
     """
-    from rerank.reports.charts.plot import plot
+    from rerank.experiments.report.plot import plot
 
     print_result(plot(chart, paths, out, measure, qrels))

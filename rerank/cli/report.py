@@ -39,6 +39,6 @@ def report(
 
         print_result(write_pipeline_report(paths[0], out))
         return
-    from rerank.reports.html.page import write_report
+    from rerank.experiments.report.page import write_report
 
     print_result(write_report(paths, out, measure, qrels, collection))

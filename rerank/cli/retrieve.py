@@ -20,7 +20,7 @@ class RetrieveFlags(Flags):
 
 def retrieve(*, flags: RetrieveFlags = RetrieveFlags()) -> None:
     """Retrieves the candidates of every query with BM25."""
-    from rerank.tasks.first_stage import retrieve
+    from rerank.experiments.first_stage import retrieve
 
     config = flags.config()
     run, settings = retrieve(config), config.first_stage

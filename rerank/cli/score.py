@@ -60,7 +60,7 @@ def score(
 
         print_result(score_queries(config, Path(model), out))
         return
-    from rerank.jobs.rescore import rescore
+    from rerank.experiments.score import rescore
 
     if not rescore(config, model, run, out, parts, on):
         sys.exit(1)

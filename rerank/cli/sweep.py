@@ -41,7 +41,7 @@ def sweep(
     """
     grid = config_file(grid, SWEEPS)
     check_file("grid", grid)
-    from rerank.jobs.sweep import run_sweep
+    from rerank.experiments.sweep import run_sweep
 
     base = config_file(config) if config else None
     sys.exit(0 if run_sweep(grid, settings, base, fold, workers, on) else 1)

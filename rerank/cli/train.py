@@ -20,11 +20,11 @@ def train(*, fold: str = "all", on: Engine = LOCAL, flags: AllFlags = AllFlags()
     """
     config = flags.config()
     if on == LOCAL:
-        from rerank.jobs.train import train_folds
+        from rerank.experiments.train import train_folds
 
         print_result(train_folds(config, fold).path)
         return
-    from rerank.jobs.sweep import train_side_by_side
+    from rerank.experiments.sweep import train_side_by_side
 
     ((shared,), failed) = train_side_by_side([config], fold, on)
     print_result(shared.folder.experiment(config.output.name or config.loss.name).path)

@@ -20,7 +20,7 @@ def verify(folder: FilePath) -> None:
 
         table, holds = verify_pipeline(folder)
     else:
-        from rerank.runs.verify import verify
+        from rerank.experiments.runs.verify import verify
 
         table, holds = verify(folder)
     print(table, end="")

@@ -15,7 +15,7 @@ from rerank.evaluation.evaluate import evaluate, missing_queries
 from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.evaluation.run_comparison import RunComparison, compare_measurements, comparison_table
 from rerank.evaluation.significance import CORRECTIONS, TESTS
-from rerank.evaluation.tables.table import Table, render
+from rerank.evaluation.tables import Table, render
 from rerank.utils.errors import UserError, nearest
 
 

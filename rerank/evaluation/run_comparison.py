@@ -16,7 +16,7 @@ from rerank.evaluation.significance import (
     mean_and_error,
     paired_test,
 )
-from rerank.evaluation.tables.table import Cell, Table, cells, format_mean
+from rerank.evaluation.tables import Cell, Table, cells, format_mean
 
 LEVEL = 0.05
 COLUMNS = 5  # as in the paper, whose table has precision above nDCG; more do not fit a terminal

@@ -15,8 +15,8 @@ from rerank.data.folds import FINAL
 from rerank.data.runs import read_run
 from rerank.data.trec import first_documents, write_run
 from rerank.data.types import Fold, Run
-from rerank.stages.base import Ranker, Stage, below
-from rerank.stages.world import World
+from rerank.pipelines.stages.base import Ranker, Stage, below
+from rerank.pipelines.stages.world import World
 from rerank.utils.cluster import LOCAL, work_on_ray
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write

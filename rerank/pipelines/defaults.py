@@ -1,8 +1,8 @@
 """The stages that `rerank fit` tries if no pipeline is named."""
 
 from rerank import stages as kinds
-from rerank.stages.base import Stage
-from rerank.stages.late_interaction import ALL_BELOW
+from rerank.pipelines.stages.base import Stage
+from rerank.pipelines.stages.late_interaction import ALL_BELOW
 from rerank.utils.errors import UserError
 
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"

@@ -10,13 +10,13 @@ from typing import Any
 from rerank.data.runs import read_run
 from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.significance import bootstrap_intervals, mean_and_error, paired_test
-from rerank.evaluation.tables.table import render
+from rerank.evaluation.tables import render
 from rerank.evaluation.weights import Values
 from rerank.pipelines.evidence_table import as_table
 from rerank.pipelines.folder import RUNS, load_fitted, read_evidence
 from rerank.pipelines.graph import prefix
 from rerank.pipelines.selection import Selected
-from rerank.stages.base import Stage, below
+from rerank.pipelines.stages.base import Stage, below
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
-from rerank.evaluation.tables.table import Table, cells, format_mean
+from rerank.evaluation.tables import Table, cells, format_mean
 from rerank.pipelines.crossfit import FEWEST
 
 LEGEND = (

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from rerank.pipelines.crossfit import Parts
-from rerank.stages.neighbours import word_vectors
+from rerank.pipelines.stages.neighbours import word_vectors
 
 SHARE = 3
 """One of so many queries is far: the third that is least like any query of another part."""

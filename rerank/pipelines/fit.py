@@ -26,9 +26,9 @@ from rerank.pipelines.graph import prefix
 from rerank.pipelines.pipeline import Pipeline
 from rerank.pipelines.portable import is_portable
 from rerank.pipelines.selection import select
+from rerank.pipelines.stages.base import Ranker, Stage, below
+from rerank.pipelines.stages.world import World
 from rerank.retrieval.words import find_words
-from rerank.stages.base import Ranker, Stage, below
-from rerank.stages.world import World
 from rerank.utils.cluster import LOCAL, expect_engine
 from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash

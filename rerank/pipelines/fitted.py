@@ -10,11 +10,11 @@ from typing import Any
 from rerank.data.text_lines import check_query
 from rerank.data.trec import ranked
 from rerank.data.types import BestPassage, Hit, Marked, Run
+from rerank.pipelines.stages.base import Ranker, Stage, below
+from rerank.pipelines.stages.cross_encoder import CrossEncoderRanker
+from rerank.pipelines.stages.late_interaction import LateInteractionRanker
+from rerank.pipelines.stages.world import World
 from rerank.retrieval.words import find_words, snippet
-from rerank.stages.base import Ranker, Stage, below
-from rerank.stages.cross_encoder import CrossEncoderRanker
-from rerank.stages.late_interaction import LateInteractionRanker
-from rerank.stages.world import World
 
 QUERY = "query"
 """The id of the query that is asked."""

@@ -11,14 +11,14 @@ from typing import Any
 from rerank.config import CollectionSettings, Config, FirstStageSettings, OutputSettings, TrainingSettings
 from rerank.config.settings import Precision
 from rerank.data.collections import open_collection
+from rerank.experiments.runs.layout import MANIFEST, CollectionFolder
+from rerank.experiments.runs.manifest import judgments_hash, read_manifest, write_manifest
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.graph import as_toml, read_pipeline
 from rerank.pipelines.portable import copy_world, is_portable, kept_collection, models_of
-from rerank.runs.layout import MANIFEST, CollectionFolder
-from rerank.runs.manifest import judgments_hash, read_manifest, write_manifest
-from rerank.stages.base import Stage
-from rerank.stages.tables import table_of
-from rerank.stages.world import World
+from rerank.pipelines.stages.base import Stage
+from rerank.pipelines.stages.tables import table_of
+from rerank.pipelines.stages.world import World
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, remove_leftovers
 from rerank.utils.integrity import changes, files_below, record_of

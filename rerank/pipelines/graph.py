@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from rerank.runs.settings import read_toml, toml_lines
-from rerank.stages.base import Stage, below
-from rerank.stages.tables import stage_of, table_of
+from rerank.experiments.runs.settings import read_toml, toml_lines
+from rerank.pipelines.stages.base import Stage, below
+from rerank.pipelines.stages.tables import stage_of, table_of
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.parameters import Pattern
 

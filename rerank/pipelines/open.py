@@ -6,17 +6,17 @@ from pathlib import Path
 
 from rerank.config import Config, sections, validate
 from rerank.config.functions import flag_name
+from rerank.experiments.collection import as_trained, expect_text
 from rerank.models.export.folder import is_export
 from rerank.models.reranker import Reranker
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.folder import is_pipeline, load_fitted
 from rerank.pipelines.pipeline import Pipeline
+from rerank.pipelines.stages.base import Ranker
+from rerank.pipelines.stages.bm25 import BM25
+from rerank.pipelines.stages.cross_encoder import CrossEncoder, CrossEncoderRanker, RankPassages
+from rerank.pipelines.stages.world import World
 from rerank.retrieval.words import find_words
-from rerank.stages.base import Ranker
-from rerank.stages.bm25 import BM25
-from rerank.stages.cross_encoder import CrossEncoder, CrossEncoderRanker, RankPassages
-from rerank.stages.world import World
-from rerank.tasks.collection import as_trained, expect_text
 from rerank.training.device import open_reranker
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log

@@ -9,16 +9,16 @@ from rerank.data.types import Hit, Run
 from rerank.pipelines.fitted import Fitted, search
 from rerank.pipelines.folder import check_place, load_fitted, save_fitted
 from rerank.pipelines.graph import as_toml, in_order, read_pipeline
+from rerank.pipelines.stages.base import Stage, below
 from rerank.pipelines.transformer import make_transformer
-from rerank.stages.base import Stage, below
 from rerank.utils.errors import UserError
 
 
 class Pipeline:
     """Named stages, each of which ranks what the stages below it have found.
 
-    >>> from rerank.stages.bm25 import BM25
-    >>> from rerank.stages.cross_encoder import CrossEncoder
+    >>> from rerank.pipelines.stages.bm25 import BM25
+    >>> from rerank.pipelines.stages.cross_encoder import CrossEncoder
     >>> Pipeline(bm25=BM25(k1=1.2, b=0.75), answer=CrossEncoder("bm25", "bert-base-uncased"))
     Pipeline(bm25, answer: cross-encoder of bm25)
 

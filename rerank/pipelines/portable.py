@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from rerank.data.collections import Collection, Source, open_source
-from rerank.data.formats.beir import QRELS
-from rerank.stages import BM25, CrossEncoder
-from rerank.stages.base import Stage
-from rerank.stages.world import World
+from rerank.data.collections.beir import QRELS
+from rerank.pipelines.stages import BM25, CrossEncoder
+from rerank.pipelines.stages.base import Stage
+from rerank.pipelines.stages.world import World
 from rerank.utils.files import short_hash
 from rerank.utils.progress import progress
 

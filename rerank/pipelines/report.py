@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rerank.experiments.report.drawing import INK, SERIES, draw_figure, inline_svg
+from rerank.experiments.report.parts import Figure, Missing, Rows, render_page
 from rerank.pipelines.evidence_table import as_table, limits
 from rerank.pipelines.folder import read_evidence
-from rerank.reports.charts.drawing import INK, SERIES, draw_figure, inline_svg
-from rerank.reports.html.parts import Figure, Missing, Rows, render_page
 from rerank.utils.errors import UserError
 from rerank.utils.files import check_output, write_text
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from rerank.config import Config
 from rerank.data.text_lines import read_queries
 from rerank.data.trec import lines_of_query, new_file
+from rerank.experiments.runs.manifest import manifest_of, tag_of, write_manifest
 from rerank.pipelines.open import load_beside
 from rerank.retrieval.bm25 import log_unanswered
-from rerank.runs.manifest import manifest_of, tag_of, write_manifest
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
 from rerank.utils.progress import log, progress

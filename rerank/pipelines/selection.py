@@ -8,7 +8,7 @@ from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.weights import Values, is_ahead
 from rerank.pipelines.crossfit import CrossFitting
 from rerank.pipelines.graph import prefix
-from rerank.stages.cross_encoder import CrossEncoder
+from rerank.pipelines.stages.cross_encoder import CrossEncoder
 from rerank.utils.progress import log
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection
-from rerank.data.formats.irds import IrDataset
+from rerank.data.collections.irds import IrDataset
 from rerank.data.types import Document
 from rerank.retrieval.java import calling_java, java_class, java_error_in_one_line
 from rerank.retrieval.words import analyzer_class, open_analyzer

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from rerank.runs.manifest import version
+from rerank.experiments.runs.manifest import version
 from rerank.serving.dialects import PATHS
 from rerank.serving.metrics import Metrics
 from rerank.serving.requests import RefusalError

@@ -21,7 +21,7 @@ TENSORS, EPOCHS = "state.pt", "epochs.json"
 
 
 class TrainingFolder(Protocol):
-    """Where training writes: the FoldFolder of rerank.runs.layout."""
+    """Where training writes: the FoldFolder of rerank.experiments.runs.layout."""
 
     @property
     def checkpoint(self) -> Path: ...

@@ -10,7 +10,7 @@ import torch
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from rerank.evaluation.tables.table import aligned
+from rerank.evaluation.tables import aligned
 from rerank.training.device import device_name
 from rerank.utils.files import atomic_write, check_output
 

@@ -22,10 +22,10 @@ from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.folder import save_fitted
 from rerank.pipelines.graph import in_order, prefix
 from rerank.pipelines.pipeline import Pipeline
-from rerank.stages import CrossEncoder
-from rerank.stages.base import Stage, below
-from rerank.stages.world import World
-from rerank.tasks.vectors import open_vectors
+from rerank.pipelines.stages import CrossEncoder
+from rerank.pipelines.stages.base import Stage, below
+from rerank.pipelines.stages.world import World
+from rerank.pipelines.vectors import open_vectors
 from rerank.utils.errors import UserError
 from scripts.benchmarks.report import Count, Out, publish
 from scripts.benchmarks.search_collection import CopyEncoder, write_collection

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 import torch
 from cyclopts import Parameter
 
-from rerank.evaluation.tables.table import Table, cells, render
+from rerank.evaluation.tables import Table, cells, render
 from rerank.training.device import device_name
 from rerank.utils.errors import UserError
 from rerank.utils.parallel import count_cores

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import torch
 
-from rerank.evaluation.tables.table import render
-from rerank.runs.manifest import source_commit, version
+from rerank.evaluation.tables import render
+from rerank.experiments.runs.manifest import source_commit, version
 from rerank.training.device import device_name, precision_of
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, check_output

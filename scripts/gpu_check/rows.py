@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rerank.evaluation.tables.table import Table, cells
+from rerank.evaluation.tables import Table, cells
 
 HEAD = ("check", "measured", "bound", "result")
 
@@ -47,6 +47,6 @@ def _row(check: str, value: float, sign: str, bound: float | None, form: str, un
 
 
 def table_of(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> Table:
-    """The table of these rows, which `rerank.evaluation.tables.table.render` writes as text or as Markdown."""
+    """The table of these rows, which `rerank.evaluation.tables.render` writes as text or as Markdown."""
     body = [cells([row.check, row.measured, row.bound, row.result]) for row in rows]
     return Table(title, [[cells(HEAD), *body]], notes=notes)

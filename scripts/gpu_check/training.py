@@ -22,11 +22,11 @@ from torch import Tensor
 from rerank.batches.batch import Batch, make_batch
 from rerank.config import TrainingSettings
 from rerank.data.types import Candidates, Run
+from rerank.experiments.runs.layout import FoldFolder
 from rerank.losses import smoothi
 from rerank.models.checkpoints import save_cross_encoder
 from rerank.models.memory import TokenBudget
 from rerank.models.scoring import score_candidates
-from rerank.runs.layout import FoldFolder
 from rerank.training.device import open_accelerator
 from rerank.training.loop import train
 from scripts.benchmarks.workload import Workload, on_device

@@ -26,13 +26,13 @@ from rerank.data.folds import make_folds
 from rerank.data.types import Judgments, Run
 from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.significance import paired_test
-from rerank.evaluation.tables.table import aligned
+from rerank.evaluation.tables import aligned
 from rerank.losses.registry import create
 from rerank.pipelines.crossfit import CrossFitting
 from rerank.pipelines.defaults import default_stages
-from rerank.stages import Features
-from rerank.stages.features import FeaturesRanker, columns_of
-from rerank.stages.world import World
+from rerank.pipelines.stages import Features
+from rerank.pipelines.stages.features import FeaturesRanker, columns_of
+from rerank.pipelines.stages.world import World
 
 MEASURE, TOP, DEPTH, STEP = "nDCG@20", 20, 100, 0.3
 LOSSES = (

@@ -13,9 +13,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rerank.evaluation.tables.table import aligned
-from rerank.reports.charts.drawing import draw_figure, save
-from rerank.runs.results import open_results
+from rerank.evaluation.tables import aligned
+from rerank.experiments.report.drawing import draw_figure, save
+from rerank.experiments.runs.results import open_results
 from rerank.utils.errors import UserError
 
 Squares = dict[tuple[float, float], float]

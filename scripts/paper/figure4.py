@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rerank.evaluation.significance import mean_and_error
-from rerank.evaluation.tables.table import aligned, format_mean
-from rerank.reports.charts.drawing import colour, draw_figure, save
-from rerank.runs.results import open_results
+from rerank.evaluation.tables import aligned, format_mean
+from rerank.experiments.report.drawing import colour, draw_figure, save
+from rerank.experiments.runs.results import open_results
 from rerank.utils.errors import UserError
 from scripts.paper.selection import collect_test_result, select_by_validation
 from scripts.paper.table2 import MEASURES

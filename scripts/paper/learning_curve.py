@@ -18,9 +18,9 @@ import rerank
 from rerank.config import OutputSettings
 from rerank.data.collections import open_collection
 from rerank.data.types import Qrels
-from rerank.evaluation.tables.table import aligned
+from rerank.evaluation.tables import aligned
+from rerank.experiments.report.drawing import colour, draw_figure, save
 from rerank.pipelines.folder import is_pipeline, read_evidence
-from rerank.reports.charts.drawing import colour, draw_figure, save
 
 MEASURE = "nDCG@20"
 FEWEST_LEFT = 20

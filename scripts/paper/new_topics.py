@@ -22,12 +22,12 @@ from statistics import fmean
 
 import rerank
 from rerank.evaluation.significance import paired_test
-from rerank.evaluation.tables.table import aligned
+from rerank.evaluation.tables import aligned
 from rerank.evaluation.weights import MEASURE, Values
 from rerank.pipelines.defaults import default_stages
 from rerank.pipelines.folder import read_evidence
 from rerank.pipelines.selection import select
-from rerank.stages.base import Stage, below
+from rerank.pipelines.stages.base import Stage, below
 from scripts.paper.text_parts import Groups, Opened, grouped_interval, pack
 
 FIRST, BASE, NESTED = "bm25", "neighbours", "nested"

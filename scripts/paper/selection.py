@@ -9,9 +9,9 @@ from rerank.data.folds import read_folds
 from rerank.data.runs import read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.run_comparison import compare_measurements
-from rerank.runs.experiment_results import ExperimentResults
-from rerank.runs.layout import CollectionFolder
-from rerank.runs.results import Results
+from rerank.experiments.runs.experiment_results import ExperimentResults
+from rerank.experiments.runs.layout import CollectionFolder
+from rerank.experiments.runs.results import Results
 
 Selected = dict[tuple[str, Any], ExperimentResults]
 """(fold, seed) -> the cell selected there."""

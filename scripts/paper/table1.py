@@ -11,7 +11,7 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 
 from rerank.data.letor.layouts import fold_names, open_fold
-from rerank.evaluation.tables.table import aligned
+from rerank.evaluation.tables import aligned
 
 PARTS = ("train", "valid", "test")
 FOLDS = 5

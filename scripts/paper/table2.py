@@ -12,10 +12,10 @@ from pathlib import Path
 from rerank.data.folds import read_folds
 from rerank.evaluation.run_comparison import GAIN_NOTE, LEVEL
 from rerank.evaluation.significance import mean_and_error
-from rerank.evaluation.tables.table import FORMATS, Cell, Table, format_mean, render
-from rerank.runs.experiment_results import ExperimentResults
-from rerank.runs.layout import CollectionFolder
-from rerank.runs.results import open_results
+from rerank.evaluation.tables import FORMATS, Cell, Table, format_mean, render
+from rerank.experiments.runs.experiment_results import ExperimentResults
+from rerank.experiments.runs.layout import CollectionFolder
+from rerank.experiments.runs.results import open_results
 from rerank.utils.errors import UserError
 from scripts.paper.selection import collect_test_result, compare_with_best, select_by_validation
 

@@ -11,9 +11,9 @@ import argparse
 from pathlib import Path
 from statistics import median
 
-from rerank.evaluation.tables.table import aligned
-from rerank.runs.experiment_results import ExperimentResults
-from rerank.runs.results import open_results
+from rerank.evaluation.tables import aligned
+from rerank.experiments.runs.experiment_results import ExperimentResults
+from rerank.experiments.runs.results import open_results
 from rerank.utils.errors import UserError
 from scripts.paper.table2 import LOSSES
 

@@ -22,9 +22,9 @@ import rerank
 from rerank.data.folds import read_folds
 from rerank.data.types import Qrels, Run
 from rerank.evaluation.run_comparison import compare_measurements
-from rerank.evaluation.tables.table import aligned, format_mean
-from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
-from rerank.runs.settings import read_settings
+from rerank.evaluation.tables import aligned, format_mean
+from rerank.experiments.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
+from rerank.experiments.runs.settings import read_settings
 
 POWER = 2.8
 """Standard errors of a paired difference that a two-sided test at 5 % detects in 80 % of samples: 1.96 + 0.84."""

@@ -13,10 +13,10 @@ from rerank.config import CollectionSettings, Config, OutputSettings
 from rerank.data.folds import SPLIT, make_folds
 from rerank.evaluation.significance import CONFIDENCE, RESAMPLES, SEED
 from rerank.pipelines.crossfit import CrossFitting, Parts
+from rerank.pipelines.stages.base import Stage
+from rerank.pipelines.stages.neighbours import word_similarities
+from rerank.pipelines.stages.world import World
 from rerank.retrieval.words import find_words
-from rerank.stages.base import Stage
-from rerank.stages.neighbours import word_similarities
-from rerank.stages.world import World
 
 PARTS = 5
 LARGEST = 10

@@ -18,12 +18,12 @@ import numpy as np
 
 from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.significance import paired_test
-from rerank.evaluation.tables.table import aligned
+from rerank.evaluation.tables import aligned
 from rerank.evaluation.weights import MEASURE
 from rerank.pipelines.defaults import default_stages
 from rerank.pipelines.graph import prefix
-from rerank.stages import SimilarQueries
-from rerank.stages.base import Stage
+from rerank.pipelines.stages import SimilarQueries
+from rerank.pipelines.stages.base import Stage
 from scripts.paper.text_parts import Opened, grouped_interval, pack
 
 BASE = "neighbours"

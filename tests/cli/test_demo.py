@@ -9,8 +9,8 @@ from rerank.cli.main import main
 from rerank.data import demo
 from rerank.data.runs import read_qrels, read_run
 from rerank.evaluation.evaluate import evaluate
-from rerank.jobs.train import train_folds
-from rerank.runs.run_files import compare_files
+from rerank.experiments.runs.run_files import compare_files
+from rerank.experiments.train import train_folds
 
 
 @pytest.fixture

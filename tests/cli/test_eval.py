@@ -14,7 +14,7 @@ from rerank.data.folds import make_folds, write_folds
 from rerank.data.runs import read_run
 from rerank.data.trec import write_qrels, write_run
 from rerank.data.types import Qrels, Run
-from rerank.runs.run_files import compare_files
+from rerank.experiments.runs.run_files import compare_files
 from rerank.utils.errors import UserError
 from tests.support.paths import SHARED_DATA
 from tests.support.small_collection import failed

@@ -13,7 +13,7 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.data.runs import read_run
-from rerank.jobs import sweep
+from rerank.experiments import sweep
 from rerank.pipelines import crossfit
 from rerank.utils import cluster as clusters
 from rerank.utils.cluster import work_on_ray

@@ -58,9 +58,9 @@ def test_anything_but_a_file_is_refused_by_name_before_any_work(here, capsys, mo
     out = Path(f"out{SUFFIX[name]}")
     REFUSED[kind](out)
     before = identity(out)
-    monkeypatch.setattr("rerank.jobs.rescore.open_accelerator", None)
-    for module in ("html.page", "charts.plot"):
-        monkeypatch.setattr(f"rerank.reports.{module}.open_results", None)
+    monkeypatch.setattr("rerank.experiments.score.open_accelerator", None)
+    for module in ("page", "plot"):
+        monkeypatch.setattr(f"rerank.experiments.report.{module}.open_results", None)
     line = failed(capsys, *COMMANDS[name], "--out", str(out))
     assert line.startswith(f"rerank: --out {out}: ")
     assert any(words in line for words in kind.split("|"))
@@ -95,6 +95,6 @@ def test_the_target_of_a_link_is_written_and_the_link_stays(here, name, exists):
 
 @pytest.mark.parametrize("out", [".run", ".run.gz", "folder/.run"])
 def test_a_run_without_a_name_is_refused_before_scoring(here, capsys, monkeypatch, out):
-    monkeypatch.setattr("rerank.jobs.rescore.open_accelerator", None)
+    monkeypatch.setattr("rerank.experiments.score.open_accelerator", None)
     assert f"--out {out}: expected a name before .run" in failed(capsys, *COMMANDS["score"], "--out", out)
     assert not Path("folder").exists()

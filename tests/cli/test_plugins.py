@@ -12,10 +12,10 @@ from rerank.config import Config, EncoderSettings
 from rerank.data.collections import READERS, open_source
 from rerank.evaluation.compare import compare
 from rerank.evaluation.significance import TESTS
+from rerank.experiments.text_task import check_training
 from rerank.losses import LABELS, LOSSES
 from rerank.models.pooling import POOLINGS
-from rerank.stages.base import STAGES, stage_kinds
-from rerank.tasks.text import check_training
+from rerank.pipelines.stages.base import STAGES, stage_kinds
 from rerank.training.tracking import TRACKERS, check_tracker
 from rerank.utils import plugins
 from tests.support.small_collection import exit_code, failed
@@ -30,7 +30,7 @@ from rerank.evaluation.significance import significance_test
 from rerank.losses import loss
 from rerank.losses.pairwise import hinge
 from rerank.models.pooling import maximum, pooling
-from rerank.stages.base import stage
+from rerank.pipelines.stages.base import stage
 from rerank.training import tracker
 
 __version__ = "3"

@@ -9,8 +9,8 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.data.runs import read_run
-from rerank.jobs import rescore
-from rerank.jobs.rescore import cut, default_parts
+from rerank.experiments import score as rescore
+from rerank.experiments.score import cut, default_parts
 from rerank.utils.files import file_hash
 from tests.support.processes import in_two_processes
 from tests.support.small_collection import in_a_copy

@@ -10,8 +10,8 @@ from rerank.cli.app import make_app, with_values
 from rerank.cli.main import main
 from rerank.config import Config, OutputSettings, TrainingSettings, validate
 from rerank.config.flags import setting_flags
-from rerank.jobs.grid import read_grid
-from rerank.runs.settings import to_toml
+from rerank.experiments.grid import read_grid
+from rerank.experiments.runs.settings import to_toml
 from rerank.utils.errors import UserError
 from tests.support.paths import ROOT
 from tests.support.small_collection import failed

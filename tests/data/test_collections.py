@@ -8,10 +8,9 @@ import sys
 import pytest
 
 from rerank.data import collections
-from rerank.data.collections import open_collection, queries_to_search
-from rerank.data.formats import beir
-from rerank.data.formats.beir import BeirFolder
-from rerank.data.formats.irds import library
+from rerank.data.collections import beir, open_collection, queries_to_search
+from rerank.data.collections.beir import BeirFolder
+from rerank.data.collections.irds import library
 from rerank.utils.errors import UserError
 from rerank.utils.registry import Registry
 from tests.support import robust04_standin as standin
@@ -263,7 +262,7 @@ def test_a_registered_reader_opens_files_with_other_keys(folder, monkeypatch):
     ("modules", "heavy"),
     [
         ("data.letor, rerank.data.collections, rerank.retrieval", "torch pyarrow ir_datasets pyserini jnius"),
-        ("data.trec, rerank.data.candidates, rerank.runs.run_files", "torch transformers scipy pandas"),
+        ("data.trec, rerank.data.candidates, rerank.experiments.runs.run_files", "torch transformers scipy pandas"),
         ("cli.train, rerank.cli.score", "torch"),
     ],
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 from rerank.data.types import Measurements
 from rerank.evaluation.run_comparison import compare_measurements, comparison_table
-from rerank.evaluation.tables.table import Cell, Table, cells, render
+from rerank.evaluation.tables import Cell, Table, cells, render
 
 TABLE = Table(
     "Mean ± standard error over 5 folds",

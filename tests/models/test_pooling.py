@@ -5,9 +5,9 @@ import torch
 
 from rerank.cli.main import main
 from rerank.config import Config, EncoderSettings, losses
+from rerank.experiments.text_task import check_training
 from rerank.models.checkpoints import open_cross_encoder, open_trained_cross_encoder, save_cross_encoder
 from rerank.models.pooling import POOLINGS, pooling
-from rerank.tasks.text import check_training
 from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_inputs, make_texts, scores_of
 from tests.support.tiny_encoders import make_encoder

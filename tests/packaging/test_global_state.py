@@ -63,8 +63,8 @@ before = state()
 
 import rerank
 from rerank.config import Config, TrainingSettings
-from rerank.jobs.distill import distill
-from rerank.jobs.graphs import export_checkpoint
+from rerank.experiments.distill import distill
+from rerank.experiments.export import export_checkpoint
 
 def use():
     encoder = rerank.BiEncoder.load("encoder", device="cpu")
@@ -133,7 +133,7 @@ before = state()
 
 import rerank
 from rerank.config import CollectionSettings, Config, TrainingSettings
-from rerank.stages import BM25, CrossEncoder, Dense, Fusion
+from rerank.pipelines.stages import BM25, CrossEncoder, Dense, Fusion
 
 def use():
     assert rerank.retrieve("towns", depth=5)

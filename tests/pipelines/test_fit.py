@@ -15,8 +15,8 @@ from rerank.data.runs import read_run
 from rerank.data.trec import ranked
 from rerank.pipelines.crossfit import CrossFitting
 from rerank.pipelines.folder import read_evidence
-from rerank.stages import BM25, CrossEncoder, Dense, Feedback, Fusion, LateInteraction, QueryAdapter
-from rerank.stages.query_adapter import QueryAdapter as AdapterStage
+from rerank.pipelines.stages import BM25, CrossEncoder, Dense, Feedback, Fusion, LateInteraction, QueryAdapter
+from rerank.pipelines.stages.query_adapter import QueryAdapter as AdapterStage
 from rerank.utils.errors import UserError
 from tests.support.small_collection import exit_code, failed, in_a_copy, write_qrels
 
@@ -254,7 +254,7 @@ def test_the_command_prints_the_table_and_the_folder_scores_and_searches(here, c
 
 
 def test_documents_that_late_interaction_has_not_compared_are_shown_without_matches(here, monkeypatch):
-    monkeypatch.setattr("rerank.stages.late_interaction.ALL_BELOW", 0)
+    monkeypatch.setattr("rerank.pipelines.stages.late_interaction.ALL_BELOW", 0)
     rerank.fit("towns", rerank.Pipeline(bm25=BM25(), late=LateInteraction("bm25", "encoder", depth=2)), out="short")
     for tokens in Path("runs/towns/embeddings").glob("*/tokens"):
         shutil.rmtree(tokens)

@@ -4,7 +4,7 @@ import pytest
 
 from rerank.pipelines.graph import as_toml, in_order, prefix, read_pipeline
 from rerank.pipelines.pipeline import Pipeline
-from rerank.stages import BM25, CrossEncoder, Dense, Feedback, Fusion
+from rerank.pipelines.stages import BM25, CrossEncoder, Dense, Feedback, Fusion
 from rerank.utils.errors import UserError
 
 STAGES = {

@@ -14,7 +14,7 @@ from rerank.data.runs import read_run
 from rerank.models.bi_encoder import BiEncoder
 from rerank.models.late_interaction import TokenEncoder
 from rerank.pipelines.folder import read_evidence
-from rerank.stages.world import World
+from rerank.pipelines.stages.world import World
 from rerank.utils import files
 from tests.pipelines.test_fit import FOLDER, QUERY, pipeline
 from tests.support.small_collection import exit_code, failed, in_a_copy

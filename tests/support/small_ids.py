@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.data.formats.irds import library
+from rerank.data.collections.irds import library
 
 DOCUMENTS = {f"d{number}": f"text {number}" for number in range(40)}
 

@@ -8,8 +8,8 @@ from rerank.config import CollectionSettings, Config, FirstStageSettings, LossSe
 from rerank.data.folds import make_folds, write_folds
 from rerank.data.runs import read_qrels
 from rerank.data.trec import write_qrels, write_run
-from rerank.runs.manifest import write_manifest
-from rerank.runs.settings import to_toml
+from rerank.experiments.runs.manifest import write_manifest
+from rerank.experiments.runs.settings import to_toml
 from tests.support.small_collection import write_collection
 
 DEPTH = 8

@@ -7,10 +7,10 @@ from accelerate import Accelerator
 
 from rerank.batches.batch import make_batch
 from rerank.config import TrainingSettings
+from rerank.experiments.runs.layout import FoldFolder
 from rerank.losses import smoothi
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.memory import TokenBudget
-from rerank.runs.layout import FoldFolder
 from rerank.training.loop import train
 from tests.support.small_world import make_inputs
 

@@ -2,9 +2,9 @@ import pytest
 
 from rerank.data.folds import read_folds
 from rerank.data.types import Fold
-from rerank.jobs.sweep import best_cells
-from rerank.runs.manifest import write_manifest
-from rerank.runs.results import open_results
+from rerank.experiments.runs.manifest import write_manifest
+from rerank.experiments.runs.results import open_results
+from rerank.experiments.sweep import best_cells
 from scripts.paper.selection import collect_test_result, compare_with_best, select_by_validation
 from tests.support.small_sweep import QUERIES, write_cell, write_collection
 

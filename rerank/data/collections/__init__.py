@@ -1,0 +1,17 @@
+"""Collections: queries, judgments and documents, whatever the format they are stored in; one file a format."""
+
+from rerank.data.collections.collection import (
+    READERS,
+    Collection,
+    Documents,
+    Reader,
+    Source,
+    open_collection,
+    open_source,
+    queries_to_search,
+    queries_to_train,
+    register,
+)
+
+__all__ = ["READERS", "Collection", "Documents", "Reader", "Source", "open_collection", "open_source"]
+__all__ += ["queries_to_search", "queries_to_train", "register"]

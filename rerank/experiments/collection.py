@@ -1,0 +1,122 @@
+"""The collection that settings, or a checkpoint, name; its folds: a published split, official ones, or drawn ones."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rerank.config import CollectionSettings, Config
+from rerank.data.collections import Collection, open_collection, queries_to_train
+from rerank.data.folds import FINAL, draw_queries, final_fold, make_folds, read_folds, write_folds
+from rerank.data.letor.layouts import is_feature_source
+from rerank.data.trec import write_qrels
+from rerank.data.types import Fold
+from rerank.experiments.runs.layout import DEFAULT, CollectionFolder
+from rerank.utils.errors import UserError
+from rerank.utils.locks import locked
+from rerank.utils.progress import log
+
+
+def folder_of(config: Config, collection: Collection) -> CollectionFolder:
+    """Where the results of the collection are."""
+    return CollectionFolder(Path(config.output.folder) / collection.name)
+
+
+def expect_text(source: str) -> None:
+    """Raises UserError for feature vectors, which can be neither searched nor read."""
+    if is_feature_source(source):
+        raise UserError(
+            f"{source}: holds feature vectors, no text: there is nothing to retrieve or to score again; "
+            " `rerank train` trains on them and writes the runs"
+        )
+
+
+def recorded(settings: CollectionSettings) -> dict[str, str]:
+    """What a checkpoint records of its collection: the source, and the language if it is not the default one."""
+    language = {} if settings.language == DEFAULT.language else {"language": settings.language}
+    return {"collection": settings.source} | language
+
+
+def as_trained(settings: CollectionSettings, checkpoint: str, saved: dict[str, Any]) -> CollectionSettings:
+    """The settings; without a source they name the collection, and its language, that a checkpoint was trained on.
+
+    Raises UserError if none is recorded in its config, `saved`, and if it cannot be opened.
+    """
+    if settings.source:
+        return settings
+    source, trained_on = saved.get("collection"), "the collection that it was trained on"
+    if source is None:
+        raise UserError(f"{checkpoint}: does not record {trained_on}; name one with --collection")
+    expect_text(source)
+    try:
+        open_collection(source)
+    except UserError as error:
+        raise UserError(
+            f"{checkpoint}: {trained_on} cannot be opened: {error}; name another one with --collection"
+        ) from error
+    language = settings.language if settings.language != DEFAULT.language else saved.get("language", DEFAULT.language)
+    return replace(settings, source=source, language=language)
+
+
+def folds_of(config: Config, collection: Collection) -> list[Fold]:
+    """The folds; the judged queries of a collection that has none of its own are cut into `--collection.folds`."""
+    judged = [query_id for query_id in collection.queries if query_id in collection.qrels]
+    return list(collection.folds) or make_folds(judged, config.collection.folds)
+
+
+def fold_names_of(config: Config, collection: Collection) -> list[str]:
+    """The names of the folds of `folds_of`, also of a collection without judgments."""
+    return [fold.name for fold in collection.folds] or [str(n + 1) for n in range(config.collection.folds)]
+
+
+def drawn_folds(config: Config, collection: Collection, fold_name: str = "all") -> list[Fold]:
+    """The folds, or for "final" that of the model to deploy, of all judged queries, of which some validate.
+
+    They have as many training and validation queries as the settings leave (see `draw_queries`).
+    """
+    training, folds = config.training, folds_of(config, collection)
+    if fold_name == FINAL:
+        judged = [query_id for query_id in collection.queries if collection.qrels.get(query_id)]
+        folds = [final_fold(judged, training.seed)]
+    counts = config.collection.train_queries, training.validate_queries
+    return [draw_queries(fold, *counts, training.seed) for fold in folds]
+
+
+def draws_queries(config: Config) -> bool:
+    """Whether `--collection.train-queries` or `--training.validate-queries` leaves queries of folds out."""
+    return (config.collection.train_queries, config.training.validate_queries) != ("all", "all")
+
+
+def queries_in_use(config: Config, collection: Collection, fold_name: str = "all") -> dict[str, str]:
+    """The queries of `queries_to_train`, but for those that `draws_queries` leaves out of every fold."""
+    queries = queries_to_train(collection)
+    if not collection.qrels or not draws_queries(config):
+        return queries
+    folds = drawn_folds(config, collection, fold_name)
+    used = {query_id for fold in folds for part in (fold.train, fold.valid, fold.test) for query_id in part}
+    return {query_id: text for query_id, text in queries.items() if query_id in used}
+
+
+def expect_same_folds(config: Config, collection: Collection) -> None:
+    """Raises UserError if experiments with folds other than those of `folds_of` are in the collection's folder."""
+    folder = folder_of(config, collection)
+    if not (folder.folds.exists() and folder.has_results):
+        return
+    before, now = read_folds(folder.folds), folds_of(config, collection)
+    if before != now:
+        differ = "; now ".join(", ".join(fold.name for fold in folds) for folds in (before, now))
+        raise UserError(
+            f"{folder.folds}: the experiments in this folder have other folds ({differ}); take another "
+            "--output.folder, or go back to the same judgments and --collection.folds"
+        )
+
+
+def write_references(config: Config, collection: Collection) -> None:
+    """Writes the judgments and the folds, if there are any, for evaluation. Raises UserError as `expect_same_folds`."""
+    folder = folder_of(config, collection)
+    if not collection.qrels:
+        log.info(f"{collection.source}: has no judgments, so neither {folder.qrels.name} nor folds are made")
+        return
+    with locked(folder.path, "folds"):
+        expect_same_folds(config, collection)
+        write_qrels(folder.qrels, collection.qrels)
+        write_folds(folder.folds, folds_of(config, collection))

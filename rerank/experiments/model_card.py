@@ -1,0 +1,66 @@
+"""The model cards of checkpoints: README.md, from the templates of the folder cards."""
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader
+
+from rerank.config import Config
+from rerank.data.types import Fold
+from rerank.experiments.runs.manifest import DISTRIBUTION, version
+from rerank.experiments.runs.settings import to_toml
+from rerank.models.hub import encoder_folder
+from rerank.utils.files import write_text
+
+CARD = "README.md"
+
+
+def write_training_card(checkpoint: Path, config: Config, collection: str, fold: Fold, facts: dict[str, Any]) -> None:
+    """Writes the card of a fold's model; `facts` are its manifest's."""
+    files = ("config.json", "tokenizer_config.json")
+    model, tokenizer = (json.loads((checkpoint / file).read_text(encoding="utf-8")) for file in files)
+    templates = Environment(loader=FileSystemLoader(Path(__file__).parent / "cards"), trim_blocks=True)
+    text = templates.get_template("cross_encoder.md").render(
+        architecture=(model["architectures"] or [""])[0],
+        saved=model["rerank"],
+        max_length=tokenizer["model_max_length"],
+        front_matter=_front_matter(config.encoder.name),
+        settings=to_toml(config).strip(),
+        config=config,
+        collection=collection,
+        fold=fold,
+        facts=facts,
+        measures=_measures(fold, facts),
+        version=version(DISTRIBUTION) or "",
+    )
+    write_text(checkpoint / CARD, text.rstrip() + "\n")
+
+
+def _measures(fold: Fold, facts: dict[str, Any]) -> list[list[str]]:
+    """The rows of the table of measures, its header first."""
+    means = {part: result["means"] for part, result in facts["outcome"].items()}
+    names = {"valid": f"{len(fold.valid)} validation queries", "test": f"{len(fold.test)} test queries"}
+    rows = [[name, *(f"{means[part][name]:.4f}" for part in means)] for name in next(iter(means.values()))]
+    return [["measure", *(names[part] for part in means)], *rows]
+
+
+def _front_matter(encoder: str) -> str:
+    """What huggingface.co reads; licence and base model are those of the encoder's own card, if it has one."""
+    from huggingface_hub import ModelCard, ModelCardData
+
+    card, base = encoder_folder(encoder) / CARD, dict[str, Any]()
+    with contextlib.suppress(Exception):  # OSError; PyYAML's types, ValueError for front matter that is no mapping
+        base = ModelCard.load(card, ignore_metadata_errors=True).data.to_dict()
+    data = ModelCardData(
+        library_name="sentence-transformers",
+        pipeline_tag="text-ranking",
+        license=base.get("license", "unknown"),
+        license_name=base.get("license_name"),
+        license_link=base.get("license_link"),
+        language=base.get("language"),
+        base_model=base.get("base_model") if Path(encoder).is_dir() else encoder,
+        tags=["cross-encoder", "reranker", "rerank"],
+    )
+    return str(data.to_yaml())

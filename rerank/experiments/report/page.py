@@ -1,0 +1,192 @@
+"""`rerank report`: writes one HTML file about experiments or run files, by report.html and report.css."""
+
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from rerank.config.languages import ENGLISH
+from rerank.data.collections import Collection, open_collection
+from rerank.evaluation.tables import Table
+from rerank.experiments.report.drawing import inline_svg
+from rerank.experiments.report.parts import Figure, Missing, Rows, or_missing, render_page
+from rerank.experiments.report.plot import CHARTS, DEPTH, chart_figure, gains
+from rerank.experiments.report.queries import Texts, documents_of, most_changed, read_documents, shown_documents
+from rerank.experiments.runs.experiment_results import ExperimentResults, FoldResults
+from rerank.experiments.runs.results import Compared, Results, compared_with_first, open_results
+from rerank.experiments.runs.run_files import RunFiles, are_run_files, compare_files
+from rerank.utils.errors import UserError
+from rerank.utils.files import check_output, write_text
+from rerank.utils.progress import log
+
+
+def write_report(
+    paths: Sequence[Path], out: Path | None, measure: str, qrels: Path | None = None, collection: str = ""
+) -> Path:
+    """Writes the page of runs/<collection> or of an experiment in it, or of run files; returns the file.
+
+    Run files are compared with the first of them; `qrels` are their judgments, and the collection, if one is named, has
+    their texts. `out` is report.html in the folder by default, or in the working directory.
+    Raises UserError if no fold is finished, a file is wrong, or `out` cannot be written.
+    """
+    of_files = are_run_files(paths)
+    out = out or Path("" if of_files else paths[0]) / "report.html"
+    check_output(out)
+    if of_files:
+        page = page_of_files(RunFiles.read(paths), measure, qrels, collection)
+    else:
+        page = page_of_experiments(open_results(paths[0], measure))
+    write_text(out, page)
+    return out
+
+
+def page_of_experiments(results: Results[ExperimentResults]) -> str:
+    experiments, first = results.experiments, results.experiments[0]
+    collection, missing = None, ""
+    try:
+        if first.has_features:
+            raise UserError("feature vectors have none")
+        source, queries = (first.setting(f"collection.{key}") or "" for key in ("source", "queries"))
+        collection = open_collection(source, queries)
+    except UserError as error:
+        missing = str(error)
+    finished = [experiment for experiment in experiments if experiment.folder.all_run.is_file()]
+    return _render(
+        results,
+        collection,
+        Texts({}, first.setting("collection.language") or ENGLISH, missing),
+        charts=("learning", "gain"),
+        descriptions=[_description(results, experiment) for experiment in experiments],
+        name=first.folder.collection.path.resolve().name,
+        summary=_table(finished) if finished else None,
+        unfinished=[experiment.name for experiment in experiments if experiment not in finished],
+        cost=cost_table(experiments),
+    )
+
+
+def page_of_files(files: RunFiles, measure: str, qrels: Path | None, source: str) -> str:
+    """The page of run files: without settings, times and what is known of trained models alone."""
+    results = compared_with_first(files, qrels, measure)
+    return _render(
+        results,
+        open_collection(source) if source else None,
+        Texts({}, ENGLISH, "" if source else "no --collection is named"),
+        charts=("gain",),
+        descriptions=[f"Compared with {next(iter(files.runs))}."] * len(results.experiments),
+        name=", ".join(files.runs),
+        summary=compare_files(files, results.qrels_file).table(),
+        unfinished=[],
+        cost=None,
+    )
+
+
+def _render(
+    results: Results,
+    collection: Collection | None,
+    texts: Texts,
+    charts: Sequence[str],
+    descriptions: Sequence[str],
+    **parts: Any,
+) -> str:
+    """The page of these parts; `texts` gets the documents of the collection, if there is one."""
+    results.queries.update(collection.queries if collection else {})
+    compared = [experiment for experiment in results.experiments if experiment.first_stage]
+    of_queries = {experiment.name: gains(results, experiment) for experiment in compared}
+    changed = {name: most_changed(of_run) for name, of_run in of_queries.items()}
+    if collection:
+        shown = {
+            doc_id
+            for experiment in compared
+            for gain in chain(*changed[experiment.name].values())
+            for doc_id in shown_documents(experiment, gain.query_id)
+        }
+        texts = read_documents(collection, sorted(shown), texts.language, results.experiments[0])
+    if texts.reason:
+        log.info(f"no texts: {texts.reason}")
+    sections = []
+    for experiment, description in zip(results.experiments, descriptions, strict=True):
+        sides = changed.get(experiment.name, {}).items()  # none if the first stage's run is missing
+        section = {
+            "name": experiment.name,
+            "description": description,
+            "figures": [_figure(name, results, experiment) for name in charts],
+            "changed": {
+                title: [(g, documents_of(results, experiment, g, texts)) for g in side] for title, side in sides
+            },
+            "gains": of_queries.get(experiment.name, []),
+        }
+        sections.append(section)
+    return render_page(
+        "report.html",
+        measure=results.measure,
+        texts_missing=texts.reason,
+        absent=[or_missing(e.candidates) for e in results.experiments if not e.first_stage],
+        figures=[_figure(DEPTH, results)] if compared else [],
+        experiments=sections,
+        **parts,
+    )
+
+
+def _table(experiments: Sequence[ExperimentResults]) -> Table:
+    """The table of `rerank eval`: the experiments below their first stages."""
+    collection = experiments[0].folder.collection
+    first = [experiment.first_stage_file for experiment in experiments if experiment.first_stage]
+    runs = [experiment.folder.all_run for experiment in experiments]
+    folds = collection.folds if collection.folds.is_file() else None
+    return compare_files([*dict.fromkeys(first), *runs], collection.qrels, folds).table()
+
+
+def _description(results: Results, experiment: ExperimentResults) -> str:
+    finished = ", ".join(fold.name for fold in experiment.folds if fold.run)
+    name, *values = experiment.settings.get("loss", {}).items()
+    loss = ", ".join([str(name[1]), *(f"{key} {value}" for key, value in values)])
+    encoder = Path(experiment.setting("encoder.name") or "").name
+    hidden = experiment.setting("network.hidden")
+    model = f"Hidden units: {hidden}" if experiment.has_features else f"Encoder: {encoder}"
+    queries = len(results.judged(experiment.run))
+    return f"Loss: {loss}. {model}. Finished folds: {finished}, with {queries} judged queries."
+
+
+def _figure(name: str, results: Results, *experiment: Compared) -> Figure:
+    title, caption = CHARTS[name].title, CHARTS[name].caption
+    names = [e.name for e in results.experiments]
+    key = "-".join([name, *(str(names.index(e.name)) for e in experiment)])
+    label = ", ".join([title, *(e.name for e in experiment)])
+    return Figure(title, caption, or_missing(lambda: inline_svg(chart_figure(name, results, *experiment), key, label)))
+
+
+def cost_table(experiments: Sequence[ExperimentResults]) -> Rows | Missing:
+    """A row per finished fold: epochs, validation, time, speed and memory, from the log and the manifest."""
+    costs = {f"{one.name}, fold {fold.name}": _cost(fold) for one in experiments for fold in one.folds if fold.facts}
+    if not costs:
+        return Missing("no fold has a manifest with its time and memory")
+    return Rows(["run", *next(iter(costs.values()))], [[name, *cost.values()] for name, cost in costs.items()])
+
+
+def _cost(fold: FoldResults) -> dict[str, object]:
+    facts = fold.facts
+    seconds, memory, precision = facts.get("seconds"), facts.get("peak_memory"), facts.get("precision", "–")
+    return {
+        "epochs": facts.get("epochs", "–"),
+        "kept": facts.get("best_epoch", "–"),
+        "validation": _value(fold.kept["valid"] if fold.history else None),
+        "first stage": _value(fold.first_stage),
+        "minutes": "–" if seconds is None else f"{seconds / 60:.1f}",
+        "tokens/s": _rate(fold.history, "tokens"),
+        "documents/s": _rate(fold.history, "documents"),
+        "peak memory": f"{memory / 2**30:.2f} GiB" if memory else "–",
+        "device": facts.get("device_name", facts.get("device", "–")),
+        "precision": "float32" if precision == "no" else precision,
+        "processes": facts.get("processes", "–"),
+    }
+
+
+def _value(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
+
+
+def _rate(history: list[dict[str, Any]], what: str) -> str:
+    """Units per second of training, over all epochs that recorded them."""
+    timed = [record for record in history if what in record and "seconds" in record]
+    seconds = sum(record["seconds"] for record in timed)
+    return f"{sum(record[what] for record in timed) / seconds:,.0f}" if seconds else "–"

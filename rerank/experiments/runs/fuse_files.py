@@ -1,0 +1,95 @@
+"""Fuses run files into one (`rerank fuse`), by reciprocal rank or with weights that are given or tuned."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rerank.data.folds import read_folds
+from rerank.data.runs import read_qrels, read_run
+from rerank.data.trec import write_run
+from rerank.data.types import Run
+from rerank.evaluation.compare import map_to_folds
+from rerank.evaluation.fusion import RRF_K, Weights, check_weights, fuse_ranks, fuse_scores, queries_of
+from rerank.evaluation.measures import measure_name
+from rerank.evaluation.weights import MEASURE, tune_on
+from rerank.experiments.runs.manifest import manifest_of, tag_of, write_manifest
+from rerank.experiments.runs.run_files import FOLDERS_UP, FOLDS, QRELS, find_nearby
+from rerank.utils.errors import UserError
+from rerank.utils.files import file_hash
+from rerank.utils.progress import log
+
+
+def fuse_files(
+    paths: Sequence[Path],
+    out: Path,
+    method: str = "rrf",
+    *,
+    weights: Sequence[float] = (),
+    qrels: Path | None = None,
+    measure: str | None = None,
+) -> Path:
+    """Fuses TREC runs into the run `out`, of every query that one of them has, and returns `out`.
+
+    Args:
+        paths: two runs or more.
+        out: the run to write; `out` + ".json" is its manifest.
+        method: "rrf", the sum of 1 / (60 + rank), or "interpolate", a weighted sum of min-max scaled scores.
+        weights: those of interpolate, a number for each run; if empty, they are tuned.
+        qrels: judgments of validation queries to tune on. None for the qrels.txt near the runs, with the folds.json
+            there: the weights of a fold are tuned on its validation queries and apply to its test queries; a query that
+            no fold tests has the means of the folds' weights.
+        measure: the measure that chooses the weights; None for nDCG@20.
+
+    Raises:
+        UserError: an argument belongs to the other method or has a wrong value, a file is missing or malformed, there
+            is nothing to tune on, or `out` cannot be written.
+    """
+    names = list(dict.fromkeys(map(str, paths)))
+    if len(names) < 2:
+        raise UserError(f"fuse: expected at least two runs to fuse, got {len(names)}")
+    if method == "rrf" and (weights or qrels or measure):
+        raise UserError("--weights, --qrels and --measure are of no effect on --method rrf; leave them out")
+    try:
+        check_weights(weights or [1.0] * len(names), len(names))
+    except ValueError as error:
+        raise UserError(f"--weights: {error}") from error
+    measure = measure_name(measure or MEASURE)
+    manifest, tag = manifest_of(out), tag_of(out)
+    runs = {name: read_run(Path(name)) for name in names}
+    facts: dict[str, Any] = {"k": RRF_K}
+    if method == "rrf":
+        fused = fuse_ranks(list(runs.values()))
+    else:
+        used, facts = (tuple(weights), {"weights": tuple(weights)}) if weights else _tuned(runs, qrels, measure)
+        fused = fuse_scores(list(runs.values()), used)
+    write_run(out, fused, tag)
+    facts["runs"] = [{"run": name, "sha256": file_hash(Path(name))} for name in names]
+    write_manifest(manifest, {"fusion": {"method": method, **facts}, "run": {"sha256": file_hash(out)}})
+    return out
+
+
+def _tuned(runs: Mapping[str, Run], qrels: Path | None, measure: str) -> tuple[dict[str, Weights], dict[str, Any]]:
+    """The tuned weights of every query, and what the manifest says of them."""
+    queries, paths = queries_of(list(runs.values())), list(map(Path, runs))
+    if qrels is not None:
+        weights = tune_on(runs, read_qrels(qrels), measure, f"queries of {qrels}")
+        log.info(f"compare the fused run on other queries than those of {qrels}")
+        return dict.fromkeys(queries, weights), {"weights": weights, "measure": measure, "qrels": _facts(qrels)}
+    qrels, folds = find_nearby(paths, QRELS), find_nearby(paths, FOLDS)
+    if not (qrels and folds):
+        nearby = f"{QRELS} and {FOLDS} next to {paths[0]} or up to {FOLDERS_UP} folders up"
+        raise UserError(f"no weights: expected --weights, --qrels FILE of validation queries, or {nearby}")
+    known, judged = read_folds(folds), read_qrels(qrels)
+    by_fold = {}
+    for fold in known:
+        valid = {query_id: judged[query_id] for query_id in fold.valid if query_id in judged}
+        by_fold[fold.name] = tune_on(runs, valid, measure, f"validation queries of fold {fold.name}")
+    fold_of = map_to_folds(known, str(folds))
+    means = tuple(map(fmean, zip(*by_fold.values(), strict=True)))
+    of_queries = {query_id: by_fold[fold_of[query_id]] if query_id in fold_of else means for query_id in queries}
+    return of_queries, {"weights": by_fold, "measure": measure, "qrels": _facts(qrels), "folds": _facts(folds)}
+
+
+def _facts(file: Path) -> dict[str, str]:
+    return {"file": str(file), "sha256": file_hash(file)}

@@ -1,0 +1,119 @@
+"""Manifests: settings, versions, device, hashes and results of a run; and the name that a run has in its lines."""
+
+import hashlib
+import importlib.metadata
+import json
+import platform
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import xxhash
+
+from rerank.data.runs import read_run
+from rerank.data.types import Qrels
+from rerank.evaluation.evaluate import evaluate
+from rerank.evaluation.measures import DEFAULT_MEASURES
+from rerank.utils.errors import UserError
+from rerank.utils.files import check_output, file_hash, write_text
+from rerank.utils.integrity import changes
+from rerank.utils.json_files import read_json
+from rerank.utils.plugins import plugin_versions
+
+DISTRIBUTION = "ir-rerank"  # whose name in manifests is rerank
+PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "pyserini", "ir_datasets", "pytrec_eval-terrier")
+FORMAT = 3  # a manifest of another one is refused
+HASH = "manifest_hash"
+REMEDY = "expected a manifest as rerank wrote it; restore the file"
+
+
+def write_manifest(path: Path, facts: dict[str, Any]) -> None:
+    """Writes `facts` with the versions, the git commit, the machine and a hash of all of it as JSON."""
+    own, packages = version(DISTRIBUTION) or version("rerank"), {name: version(name) for name in PACKAGES}
+    machine = {"python": platform.python_version(), "system": platform.platform(), "processor": platform.machine()}
+    about = {"format": FORMAT, "versions": {"rerank": own, **packages, **plugin_versions()}}
+    about |= {"commit": source_commit(), "machine": machine}
+    facts = json.loads(json.dumps({**facts, **about}))  # as it will be read, so that the hash is the same
+    write_text(path, json.dumps({**facts, HASH: _hash(facts)}, indent=1, ensure_ascii=False))
+
+
+def read_manifest(path: Path, fact: str = HASH) -> dict[str, Any]:
+    """The facts, which are those that `write_manifest` wrote: the hash tells.
+
+    Raises UserError, which names the file, if it cannot be read, is not a manifest or that of something else, without
+    the given fact, or was changed since it was written.
+    """
+    facts: dict[str, Any] = read_json(path, dict[str, Any], REMEDY)
+    if missing := {HASH, fact} - facts.keys():
+        raise UserError(f"{path}: has no {' and no '.join(sorted(missing))}; {REMEDY}")
+    if facts.get("format") != FORMAT:
+        raise UserError(f"{path}: expected format {FORMAT}, got {facts.get('format')}; {REMEDY}")
+    if facts[HASH] != _hash(facts):
+        raise UserError(f"{path}: was changed since it was written; {REMEDY}")
+    return facts
+
+
+def changed_files(manifest: Path) -> list[str]:
+    """A line for each file that is not as its manifest, in the same folder, records; one for a damaged manifest."""
+    try:
+        return list(changes(manifest.parent, read_manifest(manifest, "files")["files"]))
+    except UserError as error:
+        return [str(error).removeprefix(f"{manifest.parent}/")]
+
+
+def _hash(facts: dict[str, Any]) -> str:
+    """XXH3 of all facts but HASH; neither their order nor the layout of the file matters."""
+    rest = {name: value for name, value in facts.items() if name != HASH}
+    return xxhash.xxh3_128_hexdigest(json.dumps(rest, sort_keys=True).encode())
+
+
+def version(distribution: str) -> str | None:
+    """The version of an installed distribution; None if it has no metadata, as in a source tree on the path."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def judgments_hash(qrels: Qrels) -> str:
+    """SHA-256 of the judgments; their order does not matter."""
+    lines = sorted(f"{query} 0 {doc_id} {grade}\n" for query, of in qrels.items() for doc_id, grade in of.items())
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def outcome(run: Path, qrels: Qrels, measures: Iterable[str] = DEFAULT_MEASURES) -> dict[str, Any]:
+    """The hash of a run file, and the unrounded means over the queries of `qrels`."""
+    means = {measure: fmean(values.values()) for measure, values in evaluate(qrels, read_run(run), measures).items()}
+    return {"sha256": file_hash(run), "means": means}
+
+
+def source_commit(root: Path = Path(__file__).parents[3]) -> str | None:
+    """The git commit of the source tree, with "+changes" if files were changed since; None if there is no commit."""
+    if not (root / ".git").exists():
+        return None
+    git = "git --no-optional-locks describe --always --exclude=* --abbrev=40 --dirty=+changes"  # no tag, the commit
+    try:
+        return subprocess.run(
+            git.split(), cwd=root, capture_output=True, text=True, timeout=10, check=True
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):  # git is missing, or does not trust the folder
+        return None
+
+
+def tag_of(out: Path) -> str:
+    """The last column of the run `out`: its name without .run and .gz. Raises UserError if nothing is left."""
+    name = out.name.encode(errors="replace").decode()  # a name need not be UTF-8, a run is
+    tag = "-".join(name.removesuffix(".gz").removesuffix(".run").split())
+    if not tag:
+        raise UserError(f"--out {out}: expected a name before .run, which is the last column of the run")
+    return tag
+
+
+def manifest_of(out: Path) -> Path:
+    """The manifest of the run `out`; raises UserError if one of the two cannot be written."""
+    check_output(out)
+    manifest = out.with_name(f"{out.name}.json")
+    check_output(manifest, "--out: its manifest")
+    return manifest

@@ -1,0 +1,146 @@
+"""Run files: groups them into runs, finds their judgments and folds in the folders around them, and compares them."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+
+from rerank.data.folds import SPLIT, read_folds
+from rerank.data.runs import read_qrels, read_run
+from rerank.data.types import Run
+from rerank.evaluation.compare import Comparison, map_to_folds, measured, select_queries
+from rerank.evaluation.measures import DEFAULT_MEASURES, measure_names
+from rerank.experiments.runs.layout import CollectionFolder, ExperimentFolder
+from rerank.utils.errors import UserError
+
+FOLD_NUMBER = re.compile(rf"(?<![A-Za-z])fold[-_]?(\d+|{SPLIT}(?![A-Za-z]))(?!.*fold[-_]?(\d|{SPLIT}))")  # the last one
+QRELS, FOLDS = CollectionFolder(Path()).qrels.name, CollectionFolder(Path()).folds.name
+FOLDERS_UP = 3  # from runs/<collection>/<experiment>/fold1/test.run to runs/<collection>, and one more
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """Run files, read: by the name of the run and the number of the fold, "" without one. `runs` joins the folds."""
+
+    paths: list[Path]
+    folds: dict[str, dict[str, Run]]
+
+    @classmethod
+    def read(cls, paths: Iterable[Path]) -> "RunFiles":
+        """Reads files; those that differ only in the number of a fold are one run, with other queries in each."""
+        paths = list(paths)
+        runs: dict[str, dict[str, Run]] = {}
+        for name, files in _group_folds(paths).items():
+            runs[name] = {number: read_run(file) for number, file in files.items()}
+            for (one, first), (other, second) in combinations(runs[name].items(), 2):
+                if twice := first.keys() & second.keys():
+                    where = f"query {min(twice)} is also in {files[one]}"
+                    raise UserError(f"{files[other]}: {where}; expected it in one fold")
+        return cls(paths, runs)
+
+    @cached_property
+    def runs(self) -> dict[str, Run]:
+        """The runs by name."""
+        return {name: {q: of for run in folds.values() for q, of in run.items()} for name, folds in self.folds.items()}
+
+    def fold_of(self) -> dict[str, str]:
+        """query_id -> the number of its fold in the names of the files that have one, the same in all runs."""
+        fold_of: dict[str, str] = {}
+        numbered = [(number, name) for name, folds in self.folds.items() for number in folds if number]
+        for number, name in sorted(numbered, key=lambda pair: 0 if pair[0] == SPLIT else int(pair[0])):
+            for query_id in self.folds[name][number]:
+                if (other := fold_of.setdefault(query_id, number)) != number:
+                    raise UserError(f"{name}: query {query_id} is in fold {other} of another run, expected {number}")
+        return fold_of
+
+
+def are_run_files(paths: Sequence[Path]) -> bool:
+    """Whether these are run files, not one folder; raises UserError if there are both."""
+    if len(paths) == 1 and not paths[0].is_file():
+        return False
+    if folder := next((path for path in paths if path.is_dir()), None):
+        raise UserError(f"{folder}: is a folder, expected it alone, or run files")
+    return True
+
+
+def _group_folds(paths: list[Path]) -> dict[str, dict[str, Path]]:
+    """Name of the run -> number of the fold, or the word of a published split, "" if there is none -> file."""
+    if not paths:
+        raise UserError("eval: expected at least one run file, got none")
+    files: dict[str, dict[str, Path]] = defaultdict(dict)
+    for path in paths:
+        if path.is_dir():
+            raise UserError(f"{path}: is a folder, expected a run file, such as {ExperimentFolder(path).all_run}")
+        text = path.absolute().as_posix()
+        match, of_run = FOLD_NUMBER.search(text), files[FOLD_NUMBER.sub("fold", text)]
+        if (number := match[1] if match else "") in of_run:
+            raise UserError(f"{path}: given twice; expected each run once")
+        of_run[number] = path
+    return dict(zip(_short_names(list(files)), files.values(), strict=True))
+
+
+def _short_names(paths: list[str]) -> list[str]:
+    """The last informative part of each path, with as many parent folders as make the names unique."""
+    informative = []
+    for path in paths:
+        parts = (re.sub(r"([-_.]?fold)?((\.(run|trec|res|txt|gz))+)?$", "", part) for part in Path(path).parts)
+        informative.append([part for part in parts if part not in ("", "/", "all", "test")] or [path])
+    for length in range(1, max(map(len, informative)) + 1):
+        names = ["/".join(parts[-length:]) for parts in informative]
+        if len(set(names)) == len(names):
+            return names
+    return paths
+
+
+def find_nearby(paths: list[Path], name: str) -> Path | None:
+    """The file called `name` in the folders of `paths` or up to FOLDERS_UP folders above, the nearest of each path.
+
+    None if there is none; raises UserError if several differ.
+    """
+    above = ([folder / name for folder in path.absolute().parents[: FOLDERS_UP + 1]] for path in paths)
+    nearest = {file for files in above for file in list(filter(Path.is_file, files))[:1]}
+    if len({file.read_bytes() for file in nearest} if len(nearest) > 1 else nearest) > 1:
+        raise UserError(f"{' and '.join(map(str, sorted(nearest)))}: differ; expected one {name} for all runs; name it")
+    return min(nearest, default=None)
+
+
+def expect_qrels(paths: list[Path], qrels: Path | None) -> Path:
+    """The file of judgments that is given, or else the one near the runs; raises UserError if there is none."""
+    if found := qrels or find_nearby(paths, QRELS):
+        return found
+    nearby = f"next to {paths[0]} or up to {FOLDERS_UP} folders up"
+    raise UserError(f"no judgments: expected --qrels FILE, or {QRELS} {nearby}; got neither")
+
+
+def compare_files(
+    runs: Iterable[Path] | RunFiles,
+    qrels: Path | None = None,
+    folds: Path | None = None,
+    fold: str | None = None,
+    measures: Iterable[str] | None = None,
+    *,
+    baseline: str | None = None,
+    test: str = "t",
+    correction: str = "bonferroni",
+) -> Comparison:
+    """Compares the runs in TREC files, read or not, as `rerank eval` does; `compare` has the same for runs in memory.
+
+    Files whose names differ only in the number of a fold are the folds of one run. `folds` is a folds.json and `qrels`
+    a file of judgments; without them, those next to a run or up to three folders above are used, and without a
+    folds.json the fold numbers in the file names. `fold` limits the comparison to the test queries of that fold, as
+    does a folds.json with one fold; "all" is every fold. Raises UserError as `compare`, if a file is missing or
+    malformed, and if there are no judgments or no such fold.
+    """
+    names = measure_names(measures or DEFAULT_MEASURES)
+    files = runs if isinstance(runs, RunFiles) else RunFiles.read(runs)
+    qrels = expect_qrels(files.paths, qrels)
+    judged = read_qrels(qrels)
+    folds = folds or find_nearby(files.paths, FOLDS)
+    fold_of = map_to_folds(read_folds(folds), str(folds)) if folds else files.fold_of()
+    if fold in (None, "all"):  # of a single fold only its test queries must count
+        fold = next(iter(fold_of.values())) if folds and len(set(fold_of.values())) == 1 else None
+    queries = select_queries(judged, fold_of, fold, str(folds or "the folds in the names of the files"))
+    return Comparison(*measured(files.runs, judged, queries, names, str(qrels)), baseline, test, correction)

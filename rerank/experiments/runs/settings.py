@@ -1,0 +1,98 @@
+"""The settings of an experiment as files have them: read, written and compared."""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rerank.config import Config, sections
+from rerank.config.functions import check_types
+from rerank.experiments.runs.layout import ExperimentFolder
+from rerank.utils.errors import UserError
+from rerank.utils.files import write_text
+
+WITHOUT_EFFECT = (
+    "output.folder",
+    "output.name",
+    "first_stage.threads",
+    "training.device",
+    "training.max_tokens_per_forward",
+    "training.gradient_checkpointing",
+    "training.track",
+)
+"""Keys that may change within an experiment: its results do not depend on them."""
+
+Sections = dict[str, dict[str, Any]]  # section -> key -> value
+
+
+def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
+    """Reads a TOML file; raises UserError, whose message begins with `flag`, if it is missing or not TOML."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{flag}{path}: no such file; expected a TOML file, or a name such as robust04") from error
+    except OSError as error:
+        raise UserError(f"{flag}{path}: cannot be read: {error.strerror}; expected a TOML file") from error
+    except (ValueError, RecursionError) as error:  # a TOMLDecodeError and a UnicodeDecodeError are ValueErrors
+        raise UserError(f"{flag}{path}: not TOML: {error}") from error
+
+
+def read_settings(path: Path) -> Sections:
+    """The settings of an experiment's config.toml; raises UserError if one does not have its type (see `read_toml`)."""
+    tables = read_toml(path)
+    try:
+        check_types(tables)
+    except ValueError as error:
+        raise UserError(f"{path}: {error}; restore the file that `rerank train` wrote") from error
+    return tables
+
+
+def to_toml(config: Config) -> str:
+    """The configuration as TOML that `--config` reads back; settings that are None are left out."""
+    return "\n".join(line for name, values in sections(config).items() for line in toml_lines([name], values))
+
+
+def toml_lines(path: list[str], table: Mapping[str, Any]) -> list[str]:
+    """A table, and those in it, as lines of TOML, without the values that are None; `path` is its name in parts."""
+    plain = {key: value for key, value in table.items() if not isinstance(value, dict | None)}
+    header = ".".join(part if re.fullmatch(r"[\w-]+", part, re.ASCII) else json.dumps(part) for part in path)
+    lines = [f"[{header}]", *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in plain.items()), ""]
+    tables = {key: value for key, value in table.items() if isinstance(value, dict)}
+    return [*lines, *(line for key, value in tables.items() for line in toml_lines([*path, key], value))]
+
+
+def save_settings(config: Config, path: Path) -> None:
+    """Writes the configuration to an experiment's config.toml.
+
+    Raises UserError if `path` holds another configuration, with which a fold was begun. A key that is missing there has
+    its default. Only one command at a time may save: the caller holds a lock.
+    """
+    if path.exists() and any(model.begun for model in ExperimentFolder(path.parent).models):
+        changed = differences(read_settings(path), sections(config))
+        if not changed:
+            return
+        old, new = ("; ".join(f"{key} = {values[i]}" for key, values in changed.items()) for i in (0, 1))
+        remedy = "give this one another --name, or remove the folder"
+        raise UserError(f"{path}: this experiment was begun with other settings: there {old}; here {new}; {remedy}")
+    write_text(path, to_toml(config))
+
+
+def differences(before: Sections, now: Sections) -> dict[str, tuple[Any, Any]]:
+    """section.key -> both values, of the settings that differ and have an effect; a missing one has its default.
+
+    Of two losses the names differ; their hyperparameters are not compared.
+    """
+    defaults = _flat(sections(Config()))
+    old, new = (defaults | _flat(settings) for settings in (before, now))
+    keys = sorted(old.keys() | new)
+    if old["loss.name"] != new["loss.name"]:
+        keys = [key for key in keys if key == "loss.name" or not key.startswith("loss.")]
+    return {key: (old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)}
+
+
+def _flat(settings: Sections) -> dict[str, Any]:
+    """section.key -> value, of the settings that are set and have an effect."""
+    flat = {f"{section}.{key}": value for section, values in settings.items() for key, value in values.items()}
+    return {key: value for key, value in flat.items() if key not in WITHOUT_EFFECT and value is not None}

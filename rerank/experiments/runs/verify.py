@@ -1,0 +1,149 @@
+"""`rerank verify`: checks the results of a run folder against its files and manifests."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rerank.data.folds import FINAL, draw_queries, read_folds
+from rerank.data.runs import read_qrels, read_run
+from rerank.data.trec import examples
+from rerank.data.types import Fold, Qrels
+from rerank.evaluation.measures import measure_name
+from rerank.evaluation.tables import aligned
+from rerank.experiments.runs.experiment_results import ExperimentResults
+from rerank.experiments.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
+from rerank.experiments.runs.manifest import judgments_hash, outcome, read_manifest
+from rerank.experiments.runs.settings import differences, read_settings
+from rerank.utils.errors import UserError
+from rerank.utils.files import file_hash
+from rerank.utils.integrity import changes
+from rerank.utils.json_files import check_shape
+
+MEASURE = "nDCG@20"  # which the table shows
+PARTS = ("train", "valid", "test")
+TOLERANCE = 1e-9
+
+
+def verify(folder: Path) -> tuple[str, bool]:
+    """Checks every fold and final model in runs/<collection>, in an experiment's folder, or in a fold's folder.
+
+    Returns a line for each fold and each all.run as text, and whether all of them hold. An unfinished
+    fold is no failure, unless its queries are in all.run. Raises UserError if there is no fold, or if the collection's
+    qrels.txt or folds.json cannot be read.
+    """
+    folder = folder.absolute()
+    collection, experiments = _experiments(folder)
+    folds = {fold.name: fold for fold in read_folds(collection.folds)}
+    qrels = read_qrels(collection.qrels)
+    checks: list[tuple[str, str, list[str] | None]] = []  # name, MEASURE, and what is wrong; None: not finished
+    for experiment in experiments:
+        only_fold = folder not in (experiment.path, collection.path)
+        has_all_run = experiment.all_run.is_file() and not only_fold
+        models = [FoldFolder(folder)] if only_fold else {*experiment.models, *map(experiment.fold, folds)}
+        for model in sorted(models, key=lambda model: model.path):
+            is_finished = _has_results(model) or (has_all_run and model.name != FINAL)
+            value, errors = _check_fold(model, folds, qrels) if is_finished else ("", None)
+            checks.append((f"{experiment.name}/{model.path.name}", value, errors))
+        if has_all_run:
+            checks.append((f"{experiment.name}/{experiment.all_run.name}", "", _check_all_run(experiment)))
+    rows = [["", MEASURE, ""]]
+    for name, value, errors in checks:
+        rows.append([name, value, "not finished" if errors is None else "; ".join(errors) or "holds"])
+    finished = [errors for *_, errors in checks if errors is not None]
+    failed = sum(map(bool, finished))
+    line = f"{failed} of {len(finished)} fail." if failed else "Everything that is recorded holds."
+    return f"{aligned(rows)}\n\n{line}\n", not failed
+
+
+def _experiments(folder: Path) -> tuple[CollectionFolder, list[ExperimentFolder]]:
+    """The collection's folder, and the experiments to check."""
+    parent, experiment = ExperimentFolder(folder.parent), ExperimentFolder(folder)
+    if any(fold.path == folder and _has_results(fold) for fold in parent.models):
+        return parent.collection, [parent]
+    if experiment.models:
+        return experiment.collection, [experiment]
+    experiments = [one for one in map(ExperimentFolder, sorted(folder.glob("*/"))) if one.models]
+    if not experiments:
+        raise UserError(f"{folder}: no fold of an experiment here; expected runs/<collection>, or a folder in it")
+    return CollectionFolder(folder), experiments
+
+
+def _has_results(folder: FoldFolder) -> bool:
+    return folder.finished or folder.manifest.exists()
+
+
+def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> tuple[str, list[str]]:
+    """MEASURE over the test queries of a fold, or of the final model, and what is wrong."""
+    if folder.name not in (*folds, FINAL):
+        return "", [f"expected a fold of folds.json, {', '.join(folds)}; found {folder.name}"]
+    value, errors = "", list[str]()
+    try:
+        facts = read_manifest(folder.manifest, "outcome")
+        fold: Fold = check_shape(facts["fold"], Fold)
+        judged = {part: {q: qrels[q] for q in getattr(fold, part) if qrels.get(q)} for part in PARTS}
+        errors += changes(folder.path, facts["files"])
+        for part in facts["outcome"]:
+            mean, changed = _outcome(folder, facts, part, judged[part])
+            value, errors = (mean if part == "test" else value), errors + changed
+        errors += _changed_inputs(folder, facts)
+        if folder.name != FINAL:  # a final model has queries of its own
+            errors += _changed_queries(facts["config"], folds[folder.name], fold)
+        for part, expected in facts["qrels"].items():
+            errors += _same_hash(f"qrels.txt, {part} queries", expected, judgments_hash(judged[part]))
+        file = folder.experiment.settings
+        for key, (found, recorded) in differences(read_settings(file), facts["config"]).items():
+            errors.append(f"{file.name}, {key}: expected {recorded}, found {found}")
+    except UserError as error:
+        errors.append(str(error).removeprefix(f"{folder.path}/"))
+    return value, errors
+
+
+def _outcome(folder: FoldFolder, facts: dict[str, Any], part: str, judged: Qrels) -> tuple[str, list[str]]:
+    """MEASURE of a run, and what differs in its hash and its means, computed again."""
+    run, recorded = folder.valid_run if part == "valid" else folder.test_run, facts["outcome"][part]
+    expected, measure = dict(recorded["means"]), facts["config"]["training"]["measure"]
+    if part == "valid" and measure != "loss":
+        expected[measure_name(measure)] = facts["best_valid"]
+    if not run.is_file():
+        return "", _same_hash(run.name, recorded["sha256"], "")
+    found = outcome(run, judged, expected)
+    changed = [name for name, mean in expected.items() if not abs(mean - found["means"][name]) <= TOLERANCE]
+    of_means = [f"{run.name}, {m}: expected {expected[m]:.6f}, found {found['means'][m]:.6f}" for m in changed[:1]]
+    mean = f"{found['means'][MEASURE]:.4f}" if MEASURE in expected else ""
+    return mean, [*_same_hash(run.name, recorded["sha256"], found["sha256"]), *of_means]
+
+
+def _changed_inputs(folder: FoldFolder, facts: dict[str, Any]) -> Iterator[str]:
+    """What differs in the first stage's run and in the file of training lists."""
+    for fact, key in (("first_stage", "run"), ("training_lists", "file")):
+        if fact in facts:
+            file, name = Path(facts[fact][key]), str(facts[fact][key])
+            if fact == "first_stage" and not facts["config"]["first_stage"]["run"]:
+                file, name = folder.experiment.collection.path / file.name, file.name  # the folder may have been moved
+            found = file_hash(file) if file.is_file() else ""
+            yield from _same_hash(name, facts[fact]["sha256"], found)
+
+
+def _changed_queries(config: dict[str, Any], whole: Fold, recorded: Fold) -> Iterator[str]:
+    """The queries that the settings draw from a fold of folds.json, against those of the manifest."""
+    training = config["training"]
+    found = draw_queries(whole, config["collection"]["train_queries"], training["validate_queries"], training["seed"])
+    if changed := [part for part in PARTS if getattr(found, part) != getattr(recorded, part)]:
+        yield f"folds.json: expected the {' and '.join(changed)} queries of the manifest, found others"
+
+
+def _same_hash(name: str, expected: str, found: str) -> list[str]:
+    if not found:
+        return [f"{name}: expected a file, found none"]
+    return [] if expected == found else [f"{name}: expected SHA-256 {expected[:12]}…, found {found[:12]}…"]
+
+
+def _check_all_run(experiment: ExperimentFolder) -> list[str]:
+    """Whether all.run is the union of the folds' test runs."""
+    try:
+        found, expected = read_run(experiment.all_run), ExperimentResults(experiment).run
+    except UserError as error:
+        return [str(error)]
+    differ = [query_id for query_id in {**expected, **found} if expected.get(query_id) != found.get(query_id)]
+    said = f"expected the folds' test runs together, found {len(differ)} queries that differ: {examples(differ)}"
+    return [said] if differ else []

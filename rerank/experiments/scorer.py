@@ -1,0 +1,102 @@
+"""Opens what scores a run: the model, and the passages of the candidates of each query that has a text."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from accelerate import Accelerator
+
+from rerank.batches.passages import PassageBuilder
+from rerank.config import Config
+from rerank.data.candidates import select_candidates
+from rerank.data.collections import open_collection
+from rerank.data.runs import read_run_arrays
+from rerank.data.types import Candidates
+from rerank.experiments.collection import as_trained, folder_of
+from rerank.experiments.first_stage import first_stage_run, with_texts
+from rerank.experiments.text_task import TextDataset, truncation_summary
+from rerank.models.checkpoints import open_trained_cross_encoder
+from rerank.models.compiled import WORTH_COMPILING, compile_layers
+from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.memory import TokenBudget, open_budget
+from rerank.models.scoring import pairs_of
+from rerank.utils.errors import UserError
+from rerank.utils.progress import log
+
+QUERIES_AT_ONCE = 1000  # whose candidates' tokens are counted together
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """What scores a run; the settings of the data set are those of the caller and what the checkpoint records."""
+
+    checkpoint: str
+    dataset: TextDataset
+    model: Any
+    passages: PassageBuilder
+    lists: list[Candidates]
+    accelerator: Accelerator
+    memory: TokenBudget
+
+    @cached_property
+    def tokens(self) -> np.ndarray:
+        """(queries,) the tokens of all passages of each query's candidates."""
+        found = []
+        for first in range(0, len(self.lists), QUERIES_AT_ONCE):
+            lists = self.lists[first : first + QUERIES_AT_ONCE]
+            _, tokens = self.passages.sizes(pairs_of(lists))
+            starts = np.cumsum([0, *(len(candidates.doc_ids) for candidates in lists[:-1])])
+            found.append(np.add.reduceat(tokens, starts))
+        return np.concatenate(found)
+
+
+def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator: Accelerator) -> Scoring:
+    """Opens the model and the candidates of the run; retrieves and tokenises what is missing.
+
+    Without a collection in the settings it is the one that the checkpoint records; raises UserError if there is none.
+    """
+    training, first_stage, encoder = config.training, config.first_stage, config.encoder
+    model = open_trained_cross_encoder(checkpoint, encoder.pooling, encoder.max_doc_tokens, encoder.template)
+    with accelerator.main_process_first():
+        config = replace(
+            config,
+            collection=as_trained(config.collection, checkpoint, model.settings),
+            encoder=replace(encoder, max_doc_tokens=model.max_doc_tokens, first_stage_weight=model.first_stage_weight),
+            first_stage=replace(first_stage, run=str(run) if run else first_stage.run),
+        )
+        dataset = _run_dataset(config)
+        passages = dataset.passages(model)
+    placed = model.place(accelerator.device, accelerator.autocast, training.precision == "auto")
+    for line in (truncation_summary(passages, model.max_doc_tokens), *placed):
+        log.info(line)
+    lists = [candidates for candidates in dataset.candidates.values() if candidates.doc_ids]
+    is_long = isinstance(model, CrossEncoder) and sum(len(one.doc_ids) for one in lists) >= WORTH_COMPILING
+    if is_long and (reason := compile_layers(model, accelerator.autocast)):
+        log.info(reason)
+    memory = open_budget(training.max_tokens_per_forward, accelerator.device)
+    return Scoring(checkpoint, dataset, model, passages, lists, accelerator, memory)
+
+
+def _run_dataset(config: Config) -> TextDataset:
+    """The data set of the queries of a run; logs which have no text; raises UserError if none has one."""
+    collection = open_collection(config.collection.source, config.collection.queries)
+    folder = folder_of(config, collection)
+    run, file = first_stage_run(config, collection, folder), config.collection.queries
+    depth, keep_scores = config.first_stage.depth, config.encoder.first_stage_weight > 0
+    found = read_run_arrays(run, depth, collection.queries)
+    known = [query_id for query_id in collection.queries if query_id in found]
+    if missing := [query_id for query_id in found if query_id not in collection.queries]:
+        texts, those = file or collection.source, f"the {len(found)} queries of {run}"
+        if not known:
+            raise UserError(
+                f"{texts}: has the text of none of {those}, such as {missing[0]}; expected a run for this collection, "
+                "or --collection.queries, a file of their texts"
+            )
+        log.info(
+            f"{texts}: has no text of {len(missing)} of {those}, such as {', '.join(missing[:3])}: they are not "
+            "re-ranked, and not in the output"
+        )
+    candidates = select_candidates(found, {}, depth, known, keep_scores)
+    return TextDataset(config, folder, with_texts(config, collection, folder), run, candidates, config.encoder.name)

@@ -1,0 +1,161 @@
+"""Sweeps: a grid of settings, whose cells are ordinary experiments, and their folds trained side by side."""
+
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+import torch
+
+from rerank.config import Config
+from rerank.data.folds import FINAL
+from rerank.evaluation.measures import measure_name
+from rerank.evaluation.significance import mean_and_error
+from rerank.evaluation.tables import aligned, format_mean
+from rerank.experiments.collection import draws_queries
+from rerank.experiments.grid import read_grid
+from rerank.experiments.runs.experiment_results import FoldResults
+from rerank.experiments.runs.layout import CollectionFolder
+from rerank.experiments.runs.settings import save_settings
+from rerank.experiments.text_task import check_training
+from rerank.experiments.train import open_experiment, train_folds
+from rerank.training.device import expect_one_process, visible_gpus
+from rerank.utils.cluster import LOCAL, expect_engine, work_on_ray
+from rerank.utils.errors import UserError
+from rerank.utils.locks import locked
+from rerank.utils.parallel import count_cores, failures, work
+from rerank.utils.progress import log, progress
+
+OWN = ("loss", "lists", "training", "output")  # the sections that nothing shared depends on
+BEST = 20  # the cells of the table of the best ones
+
+
+class Job(NamedTuple):
+    """One fold of an experiment, which is called a cell in a sweep."""
+
+    config: Config
+    fold: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.config.output.name or self.config.loss.name}, fold {self.fold}"
+
+
+class Shared(NamedTuple):
+    """The collection's folder, and the names of the folds to train and of all folds."""
+
+    folder: CollectionFolder
+    folds: list[str]
+    all_folds: list[str]
+
+
+def run_sweep(
+    path: Path, flags: Sequence[str], config: Path | None, fold: str, workers: int | None, engine: str = LOCAL
+) -> bool:
+    """Trains the unfinished cells of the grid in `path`, prints the best ones, and returns whether none failed.
+
+    `flags` apply to all cells; `config` and `fold` replace those of the grid. Raises UserError before any training.
+    """
+    expect_engine(engine)
+    fold_of_grid, configs = read_grid(path, flags, config)
+    fold = fold or fold_of_grid
+    for cell in configs:
+        try:
+            check_training(cell)
+        except UserError as error:
+            raise UserError(f"cell {cell.output.name}: {error}") from error
+    if fold == FINAL:
+        raise UserError(f"--fold {FINAL}: a sweep compares models on folds; expected the name of a fold, or all")
+    shared, failed = train_side_by_side(configs, fold, engine, workers)
+    for folder, folds, _ in {one.folder: one for one in shared}.values():
+        names = [cell.output.name for cell, of_cell in zip(configs, shared, strict=True) if of_cell.folder == folder]
+        print(best_cells(folder.path, names, folds, configs[0].training.measure))
+    for job, reason in failed:
+        print(f"failed: {job.name}: {reason}", file=sys.stderr)
+    return not failed
+
+
+def train_side_by_side(
+    configs: Sequence[Config], fold: str, engine: str, workers: int | None = None
+) -> tuple[list[Shared], list[tuple[Job, str]]]:
+    """Trains the unfinished folds of experiments, on this machine or the Ray cluster `engine` (see `work_on_ray`).
+
+    Returns what each experiment shares, and the folds that failed, with the reason. On this machine there is by default
+    a worker for each GPU, which has it alone unless the settings choose one, else for each core.
+    """
+    expect_engine(engine)
+    shared = _prepare_shared(configs, fold)
+    jobs = []
+    for config, of_cell in zip(configs, shared, strict=True):
+        experiment = of_cell.folder.experiment(config.output.name or config.loss.name)
+        with locked(experiment.path, "settings"):
+            save_settings(config, experiment.settings)
+        left = [name for name in of_cell.folds if not experiment.fold(name).finished]
+        is_whole = all(experiment.fold(name).finished for name in of_cell.all_folds)
+        if not left and is_whole and not experiment.all_run.exists():
+            left = of_cell.folds[:1]  # the last fold to end writes it
+        jobs += [Job(config, name) for name in left]
+    total = sum(len(of_cell.folds) for of_cell in shared)
+    log.info(f"{total} folds, {total - len(jobs)} of them finished already")
+    if not jobs:
+        return shared, []
+    random.Random(0).shuffle(jobs)  # mixes quick and slow cells, so that the estimated time is right from the start
+    devices = {job.config.training.device for job in jobs}
+    if engine != LOCAL:
+        ended = work_on_ray(engine, partial(_train, None), jobs, workers, gpus=devices != {"cpu"})
+    else:
+        gpus, cores = visible_gpus(), count_cores()
+        own = gpus if devices <= {"auto", "cuda"} else []
+        default = cores if not gpus or devices == {"cpu"} else len(own) or 1
+        workers = min(workers or default, len(jobs))
+        ended = work(partial(_train, max(1, cores // workers)), jobs, workers, own)
+    return shared, failures(ended, len(jobs), "training", lambda job: job.name)
+
+
+def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure: str) -> str:
+    """A table of the cells with the best mean over the validation queries, among those that have all these folds."""
+    measure = measure_name("nDCG" if measure == "loss" else measure)  # losses cannot be compared with each other
+    means, first_stages = {}, {}
+    for name in progress(names, len(names), "validation values"):
+        results = [FoldResults(CollectionFolder(folder).experiment(name).fold(fold)) for fold in folds]
+        values = [value for fold in results if (value := fold.validation_mean(measure)) is not None]
+        if len(values) == len(folds):
+            means[name] = mean_and_error(values)
+            first_stages[name] = [fold.first_stage for fold in results if fold.first_stage is not None]
+    best = sorted(means, key=lambda name: -means[name][0])[:BEST]
+    head = f"{folder}: the best of {len(means)} finished cells"
+    over = f"mean ± standard error over {len(folds)} folds" if len(folds) > 1 else f"fold {folds[0]}"
+    rows = [["cell", f"{measure} of validation"], *([name, format_mean(*means[name])] for name in best)]
+    if all(first_stages[name] for name in best):  # there is none of feature vectors
+        firsts = (f"{fmean(first_stages[name]):.4f}" for name in best)
+        rows = [[*row, first] for row, first in zip(rows, ["first stage", *firsts], strict=True)]
+    return f"{head}, {over}\n\n{aligned(rows)}\n"
+
+
+def _prepare_shared(configs: Sequence[Config], fold: str) -> list[Shared]:
+    """Retrieves and tokenises; for each experiment, what it shares with those that differ in OWN alone."""
+    prepared: dict[str, Shared] = {}
+    shared = []
+    for config in configs:
+        drawing = [config.training.validate_queries, config.training.seed] if draws_queries(config) else []
+        key = str([values for section, values in asdict(config).items() if section not in OWN] + drawing)
+        if key not in prepared:
+            experiment = open_experiment(config, fold)
+            expect_one_process(experiment.accelerator, "training in parallel", ", with --workers N or --on ray")
+            dataset = experiment.dataset
+            dataset.task(dataset.folds[0], experiment.accelerator)  # writes the token store
+            experiment.accelerator.free_memory()
+            prepared[key] = Shared(dataset.folder, [part.name for part in dataset.folds], dataset.fold_names)
+        shared.append(prepared[key])
+    return shared
+
+
+def _train(threads: int | None, job: Job) -> None:
+    """Trains a job, with as many threads as that at most."""
+    if threads is not None:
+        torch.set_num_threads(min(torch.get_num_threads(), threads))
+    train_folds(job.config, job.fold)

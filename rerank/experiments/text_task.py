@@ -1,0 +1,289 @@
+"""Text: TextDataset, queries and documents with their candidates; TextTask, a fold of it with a cross-encoder."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from accelerate import Accelerator
+
+from rerank.batches.batch import Batch, Packed, make_batch
+from rerank.batches.passages import PassageBuilder
+from rerank.batches.sampling import epoch_lists
+from rerank.batches.templates import check_text_template, open_template
+from rerank.config import Config, TrainingSettings, validate
+from rerank.data.candidates import distinct_doc_ids, select_candidates
+from rerank.data.collections import Collection
+from rerank.data.folds import fold_seed
+from rerank.data.lists import TrainingLists, read_training_lists
+from rerank.data.runs import read_run_arrays
+from rerank.data.tokens import open_store
+from rerank.data.types import Candidates, Fold, Qrels, Run
+from rerank.evaluation.measures import measure_name
+from rerank.experiments.collection import (
+    drawn_folds,
+    fold_names_of,
+    folder_of,
+    queries_in_use,
+    recorded,
+    write_references,
+)
+from rerank.experiments.first_stage import first_stage_facts, first_stage_run, open_checked, with_texts
+from rerank.experiments.fold_lists import (
+    in_first_order,
+    judgments_of,
+    lists_of_fold,
+    measured_candidates,
+    texts_of,
+    trainable_candidates,
+)
+from rerank.experiments.runs.layout import CollectionFolder
+from rerank.losses import LABELS
+from rerank.losses.shifts import changes_with_a_shift
+from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
+from rerank.models.compiled import compile_layers
+from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.memory import TokenBudget, open_budget
+from rerank.models.pooling import POOLINGS, moves_with_scores
+from rerank.models.scoring import score_candidates
+from rerank.training.device import precision_facts
+from rerank.training.objective import open_loss
+from rerank.training.task import Part
+from rerank.training.tracking import check_tracker
+from rerank.utils.errors import UserError, nearest, needed
+from rerank.utils.progress import log
+
+
+@dataclass(frozen=True)
+class TextDataset:
+    """The candidates, in the run `first_stage`, of every query; a fold's training starts from the encoder `model`.
+
+    The queries are those of `queries_to_train`, or those of a run that is only re-ranked. `lists` are those of
+    `--training.lists`, `folds` those to train.
+    """
+
+    config: Config
+    folder: CollectionFolder
+    collection: Collection
+    first_stage: Path
+    candidates: Mapping[str, Candidates]
+    model: str
+    lists: TrainingLists | None = None
+    folds: Sequence[Fold] = ()
+
+    @property
+    def fold_names(self) -> list[str]:
+        return fold_names_of(self.config, self.collection)
+
+    def write_references(self) -> None:
+        write_references(self.config, self.collection)
+
+    def passages(self, model: Any) -> PassageBuilder:
+        """Tokenises queries, and the candidates and the documents of the training lists, these once and on disk.
+
+        Raises UserError for an unknown document, and if the tokenizer cannot tell the pair from the model's template.
+        """
+        doc_ids = distinct_doc_ids(self.candidates)
+        queries = {query_id: self.collection.queries[query_id] for query_id in self.candidates}
+        if self.lists:
+            in_lists, given_by_text = self.lists.doc_ids()
+            doc_ids = [*sorted({*in_lists, *doc_ids}), *given_by_text]
+            queries |= self.lists.query_texts(self.collection.queries)
+        texts = partial(texts_of, collection=self.collection, file=self.lists)
+        return open_passages(model, queries, doc_ids, texts, self.folder.tokens, self.collection.fingerprint)
+
+    def task(self, fold: Fold, accelerator: Accelerator) -> "TextTask":
+        return TextTask(self, fold, accelerator)
+
+
+def open_passages(
+    model: Any,
+    queries: dict[str, str],
+    doc_ids: Sequence[str],
+    texts: Callable[[Sequence[str]], Iterable[str]],
+    cache: Path,
+    fingerprint: str,
+) -> PassageBuilder:
+    """The passages of a model for queries by id, and documents that are tokenised once, on disk (see `open_store`)."""
+    tokenizer, pair = model.tokenizer, open_template(model.tokenizer, model.template)
+    documents = open_store(cache, doc_ids, texts, tokenizer, model.max_doc_tokens, fingerprint, pair.document_lead)
+    return PassageBuilder.build(queries, documents, tokenizer, pair, model.max_length)
+
+
+def open_text(config: Config, fold_name: str) -> TextDataset:
+    """The data set of the fold of that name, "all" or "final"; retrieves what is missing.
+
+    Raises UserError for a fold that does not exist and for files that are missing, such as judgments, or malformed.
+    """
+    collection, file = open_checked(config, fold_name, judged=True), config.training.lists
+    lists = read_training_lists(Path(file), collection.queries, LABELS[config.loss.name]) if file else None
+    folder = folder_of(config, collection)
+    queries = queries_in_use(config, collection, fold_name)
+    run = first_stage_run(config, collection, folder, queries)
+    depth, keep_scores = config.first_stage.depth, config.encoder.first_stage_weight > 0
+    found = read_run_arrays(run, depth, queries)
+    candidates = select_candidates(found, collection.qrels, depth, queries, keep_scores)
+    folds = [fold for fold in drawn_folds(config, collection, fold_name) if fold_name in ("all", fold.name)]
+    collection = with_texts(config, collection, folder)
+    return TextDataset(config, folder, collection, run, candidates, config.encoder.name, lists, folds)
+
+
+def open_to_train(config: Config, encoder: str, accelerator: Accelerator) -> tuple[CrossEncoder, TokenBudget]:
+    """A cross-encoder on its device, and the tokens of a forward pass; logs what is noteworthy of it."""
+    settings, training = config.encoder, config.training
+    model = open_cross_encoder(encoder, settings.pooling, training.seed, settings.template, settings.lora_rank)
+    model.max_doc_tokens = settings.max_doc_tokens
+    _place(model, training, accelerator)
+    if training.gradient_checkpointing:
+        model.checkpoint_activations()
+    if model.is_padded:
+        log.info(f"{encoder}: {model.padding_reason}, so its passages are padded, in groups of similar length")
+    return model, open_budget(training.max_tokens_per_forward, accelerator.device)
+
+
+def _place(model: CrossEncoder, training: TrainingSettings, accelerator: Accelerator) -> None:
+    """Moves a model to its device, and compiles it there, unless algorithms are to be deterministic."""
+    for line in model.place(accelerator.device, accelerator.autocast, training.precision == "auto"):
+        log.info(line)
+    if not training.deterministic and (reason := compile_layers(model, accelerator.autocast)):
+        log.info(reason)
+
+
+class TextTask:
+    """A fold of text and a cross-encoder.
+
+    Raises UserError if no training query has a relevant candidate, or no validation or test query is judged and has a
+    candidate; with `--training.lists`, if none of its lists is left for the fold. The final model has no test queries.
+    `training` has the seed of the fold.
+    """
+
+    judged_parts: ClassVar[tuple[Part, ...]] = ("train", "valid", "test")
+
+    def __init__(self, dataset: TextDataset, fold: Fold, accelerator: Accelerator) -> None:
+        self.config, self.dataset, self.fold, self.accelerator = dataset.config, dataset, fold, accelerator
+        self.training = replace(self.config.training, seed=fold_seed(self.config.training.seed, fold.name))
+        self.lists: dict[Part, Sequence[Candidates]] = {}
+        config = replace(self.config, training=self.training)
+        self.model, self.memory = open_to_train(config, dataset.model, accelerator)
+        self.model.first_stage_weight = self.config.encoder.first_stage_weight
+        self._freeze_idle_bias()
+        with accelerator.main_process_first():
+            self.passages = dataset.passages(self.model)
+        log.info(truncation_summary(self.passages, self.config.encoder.max_doc_tokens))
+        candidates, collection = dataset.candidates, dataset.collection
+        self.of_file: dict[str, Any] = {}  # the facts of --training.lists
+        self.lists["valid"] = measured_candidates("valid", fold, candidates, collection.qrels)
+        self.lists["test"] = measured_candidates("test", fold, candidates, collection.qrels)
+        if dataset.lists:
+            names = dataset.lists, fold, collection.queries, self.config.loss.name
+            self.lists["train"], self.of_file = lists_of_fold(*names)
+        else:
+            self.lists["train"] = trainable_candidates(fold, candidates)
+
+    def _freeze_idle_bias(self) -> None:
+        """Leaves the bias of the scores as it is under a loss that it does not change: it would learn from rounding."""
+        bias, pooling = self.model.output_bias, POOLINGS[self.model.pooling]
+        if bias is not None and moves_with_scores(pooling) and not changes_with_a_shift(open_loss(self.config.loss)):
+            bias.requires_grad_(False)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        return self.model.parameter_groups(self.training.lr, self.training.head_lr)
+
+    def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
+        return make_batch(lists, self.passages, scored=LABELS[self.config.loss.name] == "scores")
+
+    @property
+    def first_stage(self) -> Run:
+        return in_first_order(self.lists["valid"])
+
+    def score(self, part: Part) -> Run:
+        lists, what = list(self.lists[part]), "testing" if part == "test" else "validating"
+        return score_candidates(self.model, self.passages, lists, self.accelerator, self.memory, what)
+
+    def training_lists(self, epoch: int) -> Sequence[Candidates]:
+        lists, training = self.config.lists, self.training
+        relevant, non_relevant = ("all", "all") if self.of_file else (lists.relevant, lists.non_relevant)
+        return epoch_lists(self.lists["train"], epoch, training.lists_per_epoch, relevant, non_relevant, training.seed)
+
+    def qrels(self, part: Part) -> Qrels:
+        return judgments_of(part, self.fold, self.dataset.collection.qrels)
+
+    def save(self, folder: Path) -> None:
+        """Writes a Hugging Face folder that records the collection, and a first stage whose scores it adds."""
+        settings = recorded(self.config.collection)
+        if self.config.encoder.first_stage_weight and self.config.first_stage.run:
+            settings["first_stage"] = self.dataset.first_stage.name
+        save_cross_encoder(self.model, folder, settings)
+
+    def load(self, checkpoint: Path) -> None:
+        self.model = open_cross_encoder(str(checkpoint), self.config.encoder.pooling, self.training.seed)
+        self.model.first_stage_weight = self.config.encoder.first_stage_weight
+        _place(self.model, self.training, self.accelerator)
+
+    def facts(self) -> dict[str, Any]:
+        dataset, documents = self.dataset, self.passages.documents
+        return {
+            **({"training_lists": self.of_file} if self.of_file else {}),
+            "texts": {**documents.statistics(), "queries_cut": self.passages.truncated_queries()},
+            "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": documents.sha256()},
+            **first_stage_facts(self.config, dataset.first_stage),
+            "max_tokens_per_forward": self.memory.tokens,
+            "passages": f"padded: {self.model.padding_reason}" if self.model.padding_reason else "packed",
+            "attention_dropout": _attention_dropout(self.model),
+            **precision_facts(self.accelerator, self.model),
+            **({"template": self.model.template} if self.model.template else {}),
+        }
+
+
+def _attention_dropout(model: CrossEncoder) -> dict[str, float]:
+    """The encoder's rate of dropout of attention's weights, and the one applied: 0 where passages are packed."""
+    config = model.encoder.config
+    names = ("attention_probs_dropout_prob", "attention_dropout")  # BERT's; those of others
+    rate = next((float(getattr(config, name)) for name in names if hasattr(config, name)), 0.0)
+    return {"encoder": rate, "applied": rate if model.is_padded else 0.0}
+
+
+def check_training(config: Config, lists: str = "") -> None:
+    """Raises UserError for invalid settings; `lists`: where lists will come from, if not from `--training.lists`."""
+    validate(config)
+    open_loss(config.loss)
+    check_encoder(config)
+    check_tracker(config.training.track)
+    name, weight, lists = config.loss.name, config.encoder.first_stage_weight, lists or config.training.lists
+    if config.training.measure != "loss":
+        measure_name(config.training.measure)
+    elif LABELS[name] == "scores":
+        raise UserError(
+            f"--training.measure loss: {name} needs a teacher's scores, which validation queries do not have; expected "
+            "a measure such as nDCG@20"
+        )
+    if lists and weight:
+        raise UserError(
+            f"--encoder.first-stage-weight {weight:g}: training lists have no first-stage scores to add; leave it out"
+        )
+    if LABELS[name] == "scores" and not lists:
+        raise UserError(
+            f"--loss {name}: learns from a teacher's scores, not from judgments; give them with --training.lists, or "
+            "use `rerank distill`"
+        )
+
+
+def check_encoder(config: Config) -> None:
+    """Raises UserError for an unknown pooling, a template without its placeholders, and LoRA without peft."""
+    if (pooling := config.encoder.pooling) not in POOLINGS:
+        raise UserError(f"--encoder.pooling {pooling}: no such pooling; {nearest(pooling, POOLINGS)}")
+    if config.encoder.template:
+        check_text_template(config.encoder.template)
+    if rank := config.encoder.lora_rank:
+        needed("peft", f"--encoder.lora-rank {rank}", "lora")
+
+
+def truncation_summary(passages: PassageBuilder, max_doc_tokens: int) -> str:
+    """One line: how many documents and queries are longer than what the model sees of them."""
+    stats = passages.documents.statistics()
+    return (
+        f"{stats['documents']} candidate documents, {stats['documents_cut']} cut at {max_doc_tokens} tokens "
+        f"({stats['tokens_cut'] / max(1, stats['tokens']):.1%} of all tokens), {stats['documents_empty']} empty; "
+        f"{passages.truncated_queries()} of {len(passages.queries)} queries cut at {passages.max_tokens // 2} tokens"
+    )

@@ -1,0 +1,145 @@
+"""Trains an experiment: a data set → folds × (train, score) → runs/<collection>/<experiment>."""
+
+import contextlib
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from accelerate import Accelerator
+
+from rerank.config import Config, sections
+from rerank.data.folds import FINAL
+from rerank.data.letor.layouts import is_feature_source
+from rerank.data.trec import write_run
+from rerank.data.types import Fold, Run
+from rerank.experiments.feature_task import FeatureDataset, FeatureTask, open_features
+from rerank.experiments.model_card import write_training_card
+from rerank.experiments.runs.experiment_results import joined_test_runs
+from rerank.experiments.runs.layout import LOCK, ExperimentFolder, FoldFolder
+from rerank.experiments.runs.manifest import judgments_hash, outcome, write_manifest
+from rerank.experiments.runs.settings import save_settings
+from rerank.experiments.text_task import TextDataset, TextTask, check_training, open_text
+from rerank.training.device import device_facts, exclusive, kept_torch_settings, open_accelerator, peak_memory
+from rerank.training.loop import best_epoch
+from rerank.training.objective import train_to_rank
+from rerank.training.tracking import tracked
+from rerank.utils.files import atomic_write
+from rerank.utils.integrity import files_below, record_of
+from rerank.utils.locks import locked
+from rerank.utils.progress import log
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What all folds of an experiment share."""
+
+    dataset: TextDataset | FeatureDataset
+    folder: ExperimentFolder
+    accelerator: Accelerator
+
+
+def open_experiment(config: Config, fold_name: str) -> Experiment:
+    """Prepares the collection and the folder of an experiment with the fold of that name, "all" or "final".
+
+    Raises UserError for invalid settings, before all else, and for input files that are missing or malformed.
+    """
+    check_training(config)
+    accelerator = open_accelerator(config.training)
+    open_dataset = open_features if is_feature_source(config.collection.source) else open_text
+    with accelerator.main_process_first():
+        dataset: TextDataset | FeatureDataset = open_dataset(config, fold_name)
+        dataset.write_references()
+        folder = dataset.folder.experiment(config.output.name or config.loss.name)
+        with locked(folder.path, "settings"):
+            save_settings(config, folder.settings)
+    return Experiment(dataset, folder, accelerator)
+
+
+@kept_torch_settings()
+def train_folds(config: Config, fold: str = "all") -> ExperimentFolder:
+    """Trains the fold of that name, or "all", writes its runs, and returns the folder of the experiment.
+
+    A finished fold is not trained again, an interrupted one is resumed. When all folds are finished, their test runs
+    are also written as one run. Raises UserError for invalid settings and input files.
+
+    The fold "final" is the model to deploy: every judged query of the collection trains but 10 %, which validate.
+    """
+    experiment = open_experiment(config, fold)
+    for part in experiment.dataset.folds:
+        folder = experiment.folder.fold(part.name)
+        with exclusive(experiment.accelerator, folder.path, LOCK):
+            if folder.finished:
+                log.info(f"{folder.tag}, fold {part.name}: finished already")
+            else:
+                train_fold(experiment, part)
+    folders = [experiment.folder.fold(name) for name in experiment.dataset.fold_names]
+    if fold != FINAL and experiment.accelerator.is_main_process and all(folder.finished for folder in folders):
+        write_run(experiment.folder.all_run, joined_test_runs(folders, config), experiment.folder.name)
+    experiment.accelerator.wait_for_everyone()
+    return experiment.folder
+
+
+def train_fold(experiment: Experiment, fold: Fold) -> None:
+    """Trains one fold; its folder gets the checkpoint, the runs, the log and the manifest."""
+    start = time.time()
+    dataset, accelerator, folder = experiment.dataset, experiment.accelerator, experiment.folder.fold(fold.name)
+    config, collection = dataset.config, dataset.folder.path
+    log.info(f"training {folder.tag}, fold {fold.name}, with {dataset.model} on {accelerator.device}")
+    task = dataset.task(fold, accelerator)
+    name = folder.path.relative_to(collection).as_posix()
+    with tracked(accelerator, config, collection.name, name, folder.tracking):
+        history = train_to_rank(task, task.qrels("valid"), config.loss, folder, task.training, accelerator)
+    accelerator.free_memory()
+    task.load(folder.checkpoint)
+    run = task.score("test") if fold.test else None
+    if accelerator.is_main_process:
+        best = best_epoch(history)
+        if line := behind_first_stage(best, fold, config.training.measure):
+            log.info(line)
+        facts = {
+            "config": sections(config),
+            "fold": asdict(fold),
+            "epochs": len(history),
+            "best_epoch": best["epoch"],
+            "best_valid": best["valid"],
+            **({"first_stage_valid": best["first_stage"]} if "first_stage" in best else {}),
+            **task.facts(),
+            "qrels": {part: judgments_hash(task.qrels(part)) for part in task.judged_parts if getattr(fold, part)},
+            **device_facts(accelerator.device),
+            "processes": accelerator.num_processes,
+            "seconds": round(time.time() - start, 1),
+            "peak_memory": peak_memory(accelerator.device),
+        }
+        _write_results(folder, task, run, facts)
+    accelerator.wait_for_everyone()
+
+
+def behind_first_stage(best: dict[str, Any], fold: Fold, measure: str) -> str | None:
+    """What to do about a fold whose best epoch is behind the first stage on the validation queries; None if it is not.
+
+    >>> behind_first_stage({"valid": 0.5, "first_stage": 0.4}, Fold("1", (), (), ()), "nDCG@20")
+    """
+    first = best.get("first_stage")
+    if first is None or best["valid"] >= first:
+        return None
+    return (
+        f"fold {fold.name} ends behind its first stage: {measure} {best['valid']:.4f} against {first:.4f} on "
+        f"{len(fold.valid)} validation queries; add both up with `rerank fuse`, judge more queries than these "
+        f"{len(fold.train)} that trained it, or let `rerank fit` choose what answers"
+    )
+
+
+def _write_results(folder: FoldFolder, task: TextTask | FeatureTask, run: Run | None, facts: dict[str, Any]) -> None:
+    """Writes the model card, the manifest, and last the test run; the final model is finished with its manifest."""
+    facts["outcome"] = {"valid": outcome(folder.valid_run, task.qrels("valid"))}
+    with contextlib.ExitStack() as last:
+        if run is not None:
+            tmp = last.enter_context(atomic_write(folder.test_run))
+            write_run(tmp, run, folder.tag)
+            facts["outcome"]["test"] = outcome(tmp, task.qrels("test"))
+        if isinstance(task, TextTask):
+            write_training_card(folder.checkpoint, task.config, task.dataset.collection.name, task.fold, facts)
+        files = [*files_below(folder.checkpoint), folder.log]
+        write_manifest(folder.manifest, {**facts, "files": record_of(folder.path, files)})
+    shutil.rmtree(folder.state)  # only an unfinished fold needs it, and it is three times the model

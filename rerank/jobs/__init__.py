@@ -1,1 +1,0 @@
-"""What commands do with settings: train folds, score runs, distil, sweep and export."""

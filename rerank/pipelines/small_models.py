@@ -1,0 +1,116 @@
+"""The task of a small model on inputs that are kept: the vectors of a bi-encoder, or the scores of stages."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from rerank.batches.batch import Batch, make_batch
+from rerank.batches.sampling import epoch_lists
+from rerank.config import ListsSettings, TrainingSettings
+from rerank.data.embeddings import EmbeddingStore
+from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
+from rerank.experiments.fold_lists import in_first_order, judgments_of, measured_candidates, trainable_candidates
+from rerank.models.bi_encoder import BiEncoder
+from rerank.models.query_adapter import VectorPairs, compared
+from rerank.models.scoring import make_run, pairs_of
+from rerank.training.task import Part
+
+WEIGHTS = "weights.pt"
+Inputs = Callable[[Sequence[Candidates]], Any]  # those of a model for some lists
+
+
+def pair_vectors(
+    lists: Sequence[Candidates], encoder: BiEncoder, documents: EmbeddingStore, queries: Mapping[str, np.ndarray]
+) -> VectorPairs:
+    """The vectors of the lists' queries, query_id to (dimensions,), and of the passages of their documents."""
+    doc_ids = [doc_id for found in lists for doc_id in found.doc_ids]
+    of_list = np.repeat(np.arange(len(lists)), [len(found.doc_ids) for found in lists])
+    known, offsets = documents.numbers(doc_ids), documents.offsets
+    rows_of = {doc_id: range(offsets[number], offsets[number + 1]) for doc_id, number in known.items()}
+    found = [(row, place) for place, doc_id in enumerate(doc_ids) for row in rows_of.get(doc_id, ())]
+    rows, places = np.array(found, dtype=np.int64).reshape(-1, 2).T.copy()
+    return VectorPairs(
+        compared(torch.from_numpy(np.stack([queries[found.query_id] for found in lists])), encoder),
+        compared(torch.from_numpy(np.take(documents.vectors, rows, axis=0)), encoder),
+        torch.from_numpy(of_list[places]),
+        torch.from_numpy(places),
+        len(doc_ids),
+    )
+
+
+def score_lists(model: nn.Module, inputs: Inputs, lists: Sequence[Candidates], weight: float, device: Any) -> Run:
+    """The run of these candidates, with their standardised first-stage scores times `weight` added."""
+    model.eval()
+    with torch.inference_mode():
+        scores = [score for found in lists for score in model(inputs([found]).to(device)).tolist()]
+    return make_run(lists, dict(zip(pairs_of(lists), scores, strict=True)), weight)
+
+
+class WeightedSum(nn.Module):
+    """The weighted sum of the features of a document; the weights, (features,), are 0 at first."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(features))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """(documents,) float32, of (documents, features)."""
+        return (inputs * self.weights).sum(1)
+
+
+class SmallModelTask:
+    """A fold of text and a small model; `weight` is that of the first stage's score. See `training.task.Task`."""
+
+    memory = None  # a step is a product of small matrices
+
+    def __init__(
+        self,
+        fold: Fold,
+        candidates: Mapping[str, Candidates],
+        qrels: Judgments,
+        model: nn.Module,
+        inputs: Inputs,
+        lists: ListsSettings,
+        training: TrainingSettings,
+        weight: float,
+        device: torch.device,
+    ) -> None:
+        self.fold, self._qrels, self.inputs, self.device = fold, qrels, inputs, device
+        self.drawn, self.training, self.weight = lists, training, weight
+        self.lists: dict[Part, Sequence[Candidates]] = {
+            "valid": measured_candidates("valid", fold, candidates, qrels),
+            "train": trainable_candidates(fold, candidates, show=False),
+        }
+        self.model = model.to(device)
+        self.model.first_stage_weight = weight  # type: ignore[assignment]
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        return [{"params": list(self.model.parameters()), "lr": self.training.head_lr}]
+
+    def training_lists(self, epoch: int) -> Sequence[Candidates]:
+        counts = self.training.lists_per_epoch, self.drawn.relevant, self.drawn.non_relevant
+        return epoch_lists(self.lists["train"], epoch, *counts, self.training.seed)
+
+    def batch(self, lists: Sequence[Candidates]) -> Batch[Any]:
+        return make_batch(lists, lambda pairs: self.inputs(lists))
+
+    @property
+    def first_stage(self) -> Run:
+        return in_first_order(self.lists["valid"])
+
+    def score(self, part: Part) -> Run:
+        return score_lists(self.model, self.inputs, list(self.lists[part]), self.weight, self.device)
+
+    def qrels(self, part: Part) -> Qrels:
+        return judgments_of(part, self.fold, self._qrels)
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir()
+        torch.save(self.model.state_dict(), folder / WEIGHTS)
+
+    def load(self, folder: Path) -> None:
+        self.model.load_state_dict(torch.load(folder / WEIGHTS, weights_only=True))

@@ -1,0 +1,106 @@
+"""The stage `bm25`: Pyserini's BM25 on the Lucene index of the collection."""
+
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from rerank.data.types import Fold, Run
+from rerank.evaluation.evaluate import values_of
+from rerank.evaluation.weights import MEASURE, almost_best
+from rerank.pipelines.stages.base import Learns, stage
+from rerank.pipelines.stages.world import World
+from rerank.utils.json_files import read_json
+from rerank.utils.parameters import Whole, at_least, between
+from rerank.utils.progress import progress
+
+FILE = "bm25.json"
+K1, B = (0.6, 0.9, 1.2, 1.6, 2.0, 3.0), (0.2, 0.4, 0.6, 0.75, 0.9)
+"""The values that are tried."""
+TUNED_DEPTH = 100
+"""Documents of a query in the rankings that choose."""
+
+
+@stage
+@dataclass(frozen=True)
+class BM25:
+    """Retrieves documents by the words of the query (`rerank.retrieval.bm25`)."""
+
+    k1: Annotated[float, between(0, 10**6)] = 0.9
+    """BM25's k1."""
+    b: Annotated[float, between(0, 1)] = 0.4
+    """BM25's b."""
+    tune: bool = False
+    """Whether judgments choose k1 and b: of the almost best values, the nearest to those that are set."""
+    rm3: bool = False
+    """Whether words of the best ten documents are added to the query, by Pyserini's RM3."""
+    depth: Annotated[Whole, at_least(1)] = 1000
+    """Documents of a query."""
+    kind: ClassVar[str] = "bm25"
+    of: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def learns(self) -> Learns:
+        """Cheaply if judgments choose k1 and b."""
+        return "cheaply" if self.tune else "nothing"
+
+    def unlearned(self) -> "BM25":
+        return replace(self, tune=False)
+
+    def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "BM25Ranker":
+        """Builds the index, unless the world has it, and chooses k1 and b on the judged queries of the fold."""
+        qrels = world.collection.qrels
+        judged = [query_id for query_id in (*fold.train, *fold.valid) if qrels.get(query_id)] if self.tune else []
+        if not judged:
+            return BM25Ranker(self, world, self._index(world))
+        tried = [
+            replace(self, k1=k1, b=b, depth=TUNED_DEPTH)
+            for k1, b in dict.fromkeys([(self.k1, self.b), *itertools.product(K1, B)])
+        ]
+        queries = {**world.queries, **{query_id: world.collection.queries[query_id] for query_id in judged}}
+        values = []
+        for settings in progress(tried, len(tried), "tuning BM25"):
+            run = world.runs.setdefault(settings, {})  # kept for the other fits
+            missing = {query_id: text for query_id, text in queries.items() if query_id not in run}
+            run |= {query_id: {} for query_id in missing} | BM25Ranker(settings, world, self._index(world)).rank(
+                missing, []
+            )
+            values.append(list(values_of(run, qrels, judged, MEASURE).values()))
+        good = [tried[place] for place in almost_best(values)]
+        chosen = min(good, key=lambda other: math.dist((other.k1 / 2, other.b), (self.k1 / 2, self.b)))
+        return BM25Ranker(replace(self, k1=chosen.k1, b=chosen.b), world, self._index(world))
+
+    def open(self, world: World, folder: Path) -> "BM25Ranker":
+        chosen = read_json(folder / FILE, dict[str, float], "fit the pipeline again") if self.tune else {}
+        return BM25Ranker(replace(self, **chosen), world, self._index(world))
+
+    def _index(self, world: World) -> Path:
+        return world.index_with_words if self.rm3 else world.index
+
+
+@dataclass(frozen=True)
+class BM25Ranker:
+    """Searches the index of a world with these settings."""
+
+    settings: BM25
+    world: World
+    index: Path
+
+    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
+        """The best documents of each query that has text."""
+        from rerank.retrieval.bm25 import Searcher  # starts Java when it is used
+
+        settings, config = self.settings, self.world.config
+        searcher = Searcher(self.index, settings.k1, settings.b, config.collection.language, settings.rm3)
+        with_text = {query_id: text for query_id, text in queries.items() if text.strip()}
+        if len(with_text) == 1:  # without threads, and without a line in the log
+            found = {query_id: searcher.search_one(text, settings.depth) for query_id, text in with_text.items()}
+            return {query_id: scores for query_id, scores in found.items() if scores}
+        return searcher.search(with_text, settings.depth, config.first_stage.threads or None)
+
+    def save(self, folder: Path) -> None:
+        if self.settings.tune:
+            (folder / FILE).write_text(json.dumps({"k1": self.settings.k1, "b": self.settings.b}), encoding="utf-8")

@@ -1,0 +1,137 @@
+"""The stage `cross-encoder`: the model that `rerank train` trains, or any that is trained already."""
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from rerank.config import Config, EncoderSettings, ListsSettings, LossSettings, TrainingSettings
+from rerank.data.candidates import select_candidates
+from rerank.data.trec import ranked
+from rerank.data.types import BestPassage, Fold, Run
+from rerank.evaluation.fusion import place_above
+from rerank.experiments.runs.layout import FoldFolder
+from rerank.pipelines.stages.base import Learns, expect_one_below, stage
+from rerank.pipelines.stages.world import World
+from rerank.utils.errors import UserError
+from rerank.utils.parameters import Whole, at_least
+
+if TYPE_CHECKING:
+    from rerank.models.reranker import Reranker
+
+RankPassages = Callable[..., list[BestPassage]]
+"""What `Reranker.rank_passages` does: (query, texts, first_scores=) -> the texts, best first."""
+
+
+@stage
+@dataclass(frozen=True)
+class CrossEncoder:
+    """Re-ranks the best documents of the stage below by a model that reads query and document together.
+
+    The model is fine-tuned as by `rerank train`, with the same settings, or taken as it is. Documents below `depth`
+    stay in their order.
+    """
+
+    kind: ClassVar[str] = "cross-encoder"
+    of: str | tuple[str, ...]
+    """The stage whose documents are ranked."""
+    encoder: str | EncoderSettings = field(default_factory=EncoderSettings)
+    """A Hugging Face encoder or cross-encoder: a hub name, a folder, or the settings of one."""
+    trained: bool = True
+    """Whether the judgments train the model; it is taken as it is otherwise."""
+    depth: Annotated[Whole, at_least(1)] = 50
+    """Documents of a query that are ranked."""
+    lists: ListsSettings = field(default_factory=ListsSettings)
+    """Which candidates of a query form a training list."""
+    loss: str | LossSettings = field(default_factory=LossSettings)
+    """The loss and its hyperparameters."""
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    """How the model is fine-tuned."""
+
+    @property
+    def learns(self) -> Learns:
+        """Expensively, unless the model is taken as it is."""
+        return "expensively" if self.trained else "nothing"
+
+    def check(self) -> None:
+        from rerank.experiments.text_task import check_training  # loads torch
+
+        expect_one_below(self)
+        if file := self.training.lists:
+            raise UserError(f"training.lists {file}: of no effect: the judgments of the collection teach; leave it out")
+        check_training(self.config(Config()))
+
+    def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "CrossEncoderRanker":
+        """Trains the task of `rerank train` on these queries, so that a fold of the same name gives the same model."""
+        if not self.trained:
+            return self.open(world, folder)
+        from rerank.experiments.text_task import TextDataset, TextTask  # these load torch
+        from rerank.training.device import kept_torch_settings, open_accelerator
+        from rerank.training.objective import train_to_rank
+
+        config, (first,) = self.config(world.config), below
+        query_ids, keep_scores = [*fold.train, *fold.valid], config.encoder.first_stage_weight > 0
+        candidates = select_candidates(first, world.collection.qrels, self.depth, query_ids, keep_scores)
+        dataset = TextDataset(config, world.folder, world.texts, Path("below"), candidates, config.encoder.name)
+        with kept_torch_settings():
+            accelerator = open_accelerator(config.training)
+            task = TextTask(dataset, Fold(fold.name, fold.train, fold.valid, ()), accelerator)
+            train_to_rank(task, task.qrels("valid"), config.loss, FoldFolder(folder), task.training, accelerator)
+            accelerator.free_memory()
+        return self.open(world, folder)
+
+    def open(self, world: World, folder: Path) -> "CrossEncoderRanker":
+        from rerank.training.device import open_reranker
+
+        config = self.config(world.config)
+        checkpoint = str(FoldFolder(folder).checkpoint) if self.trained else world.place_of(config.encoder.name)
+        return CrossEncoderRanker(self, world, open_reranker(config, checkpoint), checkpoint)
+
+    def config(self, shared: Config) -> Config:
+        """The settings as those of an experiment; those that all stages share are given."""
+        return Config(
+            collection=shared.collection,
+            first_stage=replace(shared.first_stage, depth=self.depth),
+            encoder=self.encoder,
+            lists=self.lists,
+            loss=self.loss,
+            training=replace(self.training, device=shared.training.device, seed=shared.training.seed),
+            output=shared.output,
+        )
+
+
+@dataclass(frozen=True)
+class CrossEncoderRanker:
+    """Ranks with a trained model, which was opened from `checkpoint`.
+
+    `rank_elsewhere` ranks the documents of a single query in the place of the model, as the thread of a server does.
+    """
+
+    settings: CrossEncoder
+    world: World
+    reranker: "Reranker"
+    checkpoint: str
+    rank_elsewhere: RankPassages | None = None
+
+    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
+        """The documents of the stage below; the first `depth` of them are scored, and come first."""
+        (first,) = below
+        first = {query_id: first[query_id] for query_id in queries if first.get(query_id)}
+        if not first:
+            return {}
+        return place_above(self.reranker.rerank_texts(first, queries, self.world.texts, self.settings.depth), first)
+
+    def rank_one(self, query_id: str, query: str, first: dict[str, float]) -> tuple[Run, dict[str, BestPassage]]:
+        """The run of one query, and doc_id -> the passage that the model scored highest, of the ranked documents."""
+        doc_ids = ranked(first)[: self.settings.depth]
+        texts = [document.text for document in self.world.texts.get(doc_ids)]
+        rank = self.rank_elsewhere or self.reranker.rank_passages
+        best = rank(query, texts, first_scores=[first[doc_id] for doc_id in doc_ids])
+        passages = {doc_ids[found.index]: found for found in best}
+        scores = {doc_id: found.score for doc_id, found in passages.items()}
+        return place_above({query_id: scores}, {query_id: first}), passages
+
+    def save(self, folder: Path) -> None:
+        if self.settings.trained:
+            shutil.copytree(self.checkpoint, FoldFolder(folder).checkpoint)

@@ -1,0 +1,79 @@
+"""The stage `fusion`: a weighted sum of the scores of the stages below."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from rerank.data.trec import first_documents
+from rerank.data.types import Fold, Run
+from rerank.evaluation.fusion import Weights, check_weights, fuse_scores
+from rerank.evaluation.weights import MEASURE, MOST_TUNED, tune_weights
+from rerank.pipelines.stages.base import Learns, below, stage
+from rerank.pipelines.stages.world import World
+from rerank.utils.json_files import read_json
+from rerank.utils.parameters import Whole, at_least
+
+FILE = "weights.json"
+
+
+@stage
+@dataclass(frozen=True)
+class Fusion:
+    """Adds the scores of the stages below, scaled to [0, 1] for each query, times a weight for each stage.
+
+    The judged queries that do not test choose the weights (`tune_weights`): of those that are almost as good as the
+    best, the nearest to equal ones. Without judgments all weights are equal.
+    """
+
+    kind: ClassVar[str] = "fusion"
+    of: tuple[str, ...]
+    """The stages below, two or more."""
+    weights: tuple[float, ...] = ()
+    """Fixed weights, one for each stage below; without them judgments choose."""
+    measure: str = MEASURE
+    """The measure that chooses the weights."""
+    depth: Annotated[Whole, at_least(1)] = 1000
+    """Documents of a query."""
+
+    def check(self) -> None:
+        """Raises ValueError for fewer than two stages, for weights that are none, and for too many to choose."""
+        if len(below(self)) < 2:
+            raise ValueError("expected two stages or more to fuse")
+        if self.weights:
+            check_weights(self.weights, len(self.of))
+        elif len(self.of) > MOST_TUNED:
+            raise ValueError(f"expected weights, as judgments choose those of {MOST_TUNED} stages at most")
+
+    @property
+    def learns(self) -> Learns:
+        """Cheaply, unless the weights are set."""
+        return "nothing" if self.weights else "cheaply"
+
+    def unlearned(self) -> "Fusion":
+        return self if self.weights else replace(self, weights=(1 / len(self.of),) * len(self.of))
+
+    def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "FusionRanker":
+        """Chooses the weights on the judged training and validation queries."""
+        qrels = world.collection.qrels
+        judged = {q: qrels[q] for q in (*fold.train, *fold.valid) if qrels.get(q) and not self.weights}
+        weights = tune_weights(below, judged, self.measure) if judged else self.unlearned().weights
+        return FusionRanker(weights, self.depth)
+
+    def open(self, world: World, folder: Path) -> "FusionRanker":
+        return FusionRanker(tuple(read_json(folder / FILE, list[float], "fit the pipeline again")), self.depth)
+
+
+@dataclass(frozen=True)
+class FusionRanker:
+    """Fuses runs with these weights (`fuse_scores`)."""
+
+    weights: Weights
+    depth: int
+
+    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
+        return first_documents(fuse_scores(below, self.weights), self.depth)
+
+    def save(self, folder: Path) -> None:
+        (folder / FILE).write_text(json.dumps(self.weights), encoding="utf-8")

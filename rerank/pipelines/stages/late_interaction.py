@@ -1,0 +1,87 @@
+"""The stage `late-interaction`: each token of the query is compared with each token of a document."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from rerank.data.candidates import standardised
+from rerank.data.types import Fold, Run
+from rerank.evaluation.fusion import place_above
+from rerank.pipelines.stages.base import Learns, expect_one_below, stage
+from rerank.pipelines.stages.reranking import lists_to_rank
+from rerank.pipelines.stages.world import World
+from rerank.pipelines.vectors import LateInteraction as Matcher
+from rerank.utils.parameters import PathText, Whole, at_least
+
+ALL_BELOW = 20_000
+"""Documents of a collection all of which are encoded by a fit; of more, those that a query finds, when it does."""
+
+
+@stage
+@dataclass(frozen=True)
+class LateInteraction:
+    """Re-ranks the best documents of the stage below by the most similar token of a document to each of the query's.
+
+    The tokens are weighted by how rare they are in the collection, unless the encoder is trained for late interaction.
+    The score of the stage below is added to that of the tokens, both standardised by query; then, unless the encoder is
+    trained for it, that of what the best document is about (ColBERT-PRF). Documents below `depth` stay in their order.
+    """
+
+    kind: ClassVar[str] = "late-interaction"
+    of: str | tuple[str, ...]
+    """The stage whose documents are ranked."""
+    encoder: PathText
+    """A bi-encoder, or a model that is trained for late interaction, of sentence-transformers: a name or a folder."""
+    depth: Annotated[Whole, at_least(1)] = 100
+    """Documents of a query that are ranked."""
+    below_weight: Annotated[float, at_least(0)] = 3.0
+    """Weight of the standardised score of the stage below."""
+    feedback_weight: Annotated[float, at_least(0)] = 0.25
+    """Weight of the similarity to the tokens of the best document."""
+    learns: ClassVar[Learns] = "nothing"
+
+    check = expect_one_below
+
+    def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "LateInteractionRanker":
+        """Encodes the documents of a small collection, unless the world has their vectors."""
+        ranker = self.open(world, folder)
+        if world.texts.count() <= ALL_BELOW:
+            ranker.matcher.add([document.doc_id for document in world.texts.documents()])
+        return ranker
+
+    def open(self, world: World, folder: Path) -> "LateInteractionRanker":
+        """Opens the encoder and the vectors that the world has."""
+        return LateInteractionRanker(self, world.late_interaction(self.encoder), frozenset(world.queries.values()))
+
+
+@dataclass(frozen=True)
+class LateInteractionRanker:
+    """Ranks with the tokens of a world's documents; what it finds for the world's queries is kept in memory."""
+
+    settings: LateInteraction
+    matcher: Matcher
+    known: frozenset[str] = frozenset()
+
+    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
+        settings, matcher = self.settings, self.matcher
+        lists = lists_to_rank(queries, below[0], settings.depth)
+        matcher.add(list(dict.fromkeys(doc_id for found in lists.values() for doc_id in found.doc_ids)))
+        scores: Run = {}
+        for query_id, found in lists.items():
+            doc_ids, keep = found.doc_ids, queries[query_id] in self.known
+            of_query = standardised(matcher.scores(queries[query_id], doc_ids, keep))
+            values = _sum(of_query, found.first_scores, settings.below_weight)
+            if settings.feedback_weight:
+                best = doc_ids[values.index(max(values))]
+                of_best = standardised(matcher.similarities(best, doc_ids, keep))
+                values = _sum(standardised(values), of_best, settings.feedback_weight)
+            scores[query_id] = dict(zip(doc_ids, values, strict=True))
+        return place_above(scores, below[0])
+
+    def save(self, folder: Path) -> None:
+        """Nothing is learned."""
+
+
+def _sum(scores: Sequence[float], others: Sequence[float], weight: float) -> list[float]:
+    return [score + weight * other for score, other in zip(scores, others, strict=True)]

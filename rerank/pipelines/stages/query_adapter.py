@@ -1,0 +1,109 @@
+"""The stage `query-adapter`: a bi-encoder whose query vectors go through one matrix, which judgments train."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from rerank.config import ListsSettings, LossSettings, TrainingSettings
+from rerank.data.candidates import select_candidates
+from rerank.data.types import Fold, Run
+from rerank.evaluation.fusion import place_above
+from rerank.pipelines.stages.base import Learns, expect_one_below, stage
+from rerank.pipelines.stages.reranking import SMALL_TRAINING, WHOLE_LISTS, lists_to_rank, train
+from rerank.pipelines.stages.world import World
+from rerank.utils.parameters import PathText, Whole, at_least
+
+if TYPE_CHECKING:
+    from rerank.models.query_adapter import QueryAdapter as Matrix
+    from rerank.pipelines.small_models import Inputs
+
+SCALED_BY = 1000
+"""Training queries, at most, whose candidates give the scale of the scores."""
+
+
+@stage
+@dataclass(frozen=True)
+class QueryAdapter:
+    """Re-ranks the best documents of the stage below by a bi-encoder whose query vectors a trained matrix changes.
+
+    Training starts from the bi-encoder's own vectors and takes seconds on a CPU. Without a relevant document to learn
+    from, the vectors stay as they are. The score of the stage below, standardised by query, is added to the adapter's.
+    Documents below `depth` stay in their order.
+    """
+
+    kind: ClassVar[str] = "query-adapter"
+    of: str | tuple[str, ...]
+    """The stage whose documents are ranked."""
+    encoder: PathText
+    """A bi-encoder of sentence-transformers: a hub name or a folder."""
+    depth: Annotated[Whole, at_least(1)] = 100
+    """Documents of a query that are ranked."""
+    below_weight: Annotated[float, at_least(0)] = 2.0
+    """Weight of the standardised score of the stage below."""
+    lists: ListsSettings = WHOLE_LISTS
+    """Which documents of a query form a training list."""
+    loss: str | LossSettings = "hinge"
+    """The loss and its hyperparameters."""
+    training: TrainingSettings = SMALL_TRAINING
+    """Epochs, steps and learning rate, which is `head_lr`."""
+    learns: ClassVar[Learns] = "cheaply"
+
+    def check(self) -> None:
+        from rerank.training.objective import open_loss  # loads torch
+
+        expect_one_below(self)
+        open_loss(self.loss, "loss")
+
+    def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "AdapterRanker":
+        """Trains the matrix on the training queries; validation queries choose the epoch."""
+        from rerank.models import query_adapter as models  # load torch
+        from rerank.pipelines.small_models import SmallModelTask
+
+        query_ids, collection = [*fold.train, *fold.valid], world.collection
+        candidates = select_candidates(below[0], collection.qrels, self.depth, query_ids, keep_scores=True)
+        inputs = _inputs(self.encoder, world, {query_id: collection.queries[query_id] for query_id in query_ids})
+        model = models.QueryAdapter(world.vectors(self.encoder).vectors.shape[1])
+
+        def scale(task: SmallModelTask) -> None:
+            some = itertools.islice(task.lists["train"], SCALED_BY)
+            model.scale = models.standardising_scale(model, (inputs([found]).to(task.device) for found in some))
+
+        train(self, world, fold, candidates, model, inputs, folder, scale)
+        return AdapterRanker(self, world, model)
+
+    def open(self, world: World, folder: Path) -> "AdapterRanker":
+        from rerank.models.query_adapter import load_adapter
+
+        world.vectors(self.encoder)
+        return AdapterRanker(self, world, load_adapter(folder))
+
+
+@dataclass(frozen=True)
+class AdapterRanker:
+    """Ranks with a trained matrix."""
+
+    settings: QueryAdapter
+    world: World
+    model: "Matrix"
+
+    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
+        from rerank.pipelines.small_models import score_lists
+
+        settings, device = self.settings, self.model.change.device
+        inputs = _inputs(settings.encoder, self.world, queries)
+        lists = list(lists_to_rank(queries, below[0], settings.depth).values())
+        return place_above(score_lists(self.model, inputs, lists, settings.below_weight, device), below[0])
+
+    def save(self, folder: Path) -> None:
+        from rerank.models.query_adapter import save_adapter
+
+        save_adapter(self.model, folder)
+
+
+def _inputs(encoder: str, world: World, queries: Mapping[str, str]) -> "Inputs":
+    from rerank.pipelines.small_models import pair_vectors
+
+    made = world.encoder(encoder), world.vectors(encoder), world.query_vectors(encoder, queries)
+    return lambda lists: pair_vectors(lists, *made)

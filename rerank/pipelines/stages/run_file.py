@@ -1,0 +1,52 @@
+"""The stage `run`: the ranking of a TREC run file."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from rerank.data.runs import read_run
+from rerank.data.types import Fold, Run
+from rerank.pipelines.stages.base import Learns, stage
+from rerank.pipelines.stages.world import World
+from rerank.utils.errors import UserError
+from rerank.utils.parameters import PathText
+
+
+@stage
+@dataclass(frozen=True)
+class RunFile:
+    """Ranks the queries of a TREC run as the run does; a pipeline with it can rank no other query."""
+
+    file: PathText
+    """A TREC run file, .gz or not."""
+    kind: ClassVar[str] = "run"
+    of: ClassVar[tuple[str, ...]] = ()
+    learns: ClassVar[Learns] = "nothing"
+
+    def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "RunFileRanker":
+        return self.open(world, folder)
+
+    def open(self, world: World, folder: Path) -> "RunFileRanker":
+        return RunFileRanker(self.file, read_run(self.file))
+
+
+@dataclass(frozen=True)
+class RunFileRanker:
+    """The run of a file."""
+
+    file: str
+    run: Run
+
+    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
+        """The part of the run that has these queries. Raises UserError if it has none of them."""
+        found = {query_id: self.run[query_id] for query_id in queries if query_id in self.run}
+        if queries and not found:
+            raise UserError(
+                f"{self.file}: has no query {next(iter(queries))}: a stage of kind run ranks the queries of its file "
+                "alone; take a bm25 or dense stage to rank others"
+            )
+        return found
+
+    def save(self, folder: Path) -> None:
+        """Nothing is learned."""

@@ -1,0 +1,133 @@
+"""The stage `similar-queries`: documents that are relevant to similar judged queries go up.
+
+Fitzpatrick and Dent, "Automatic feedback using past queries: social searching?", SIGIR 1997.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, ClassVar, TypedDict
+
+import numpy as np
+
+from rerank.data.embeddings import units
+from rerank.data.types import Candidates, Fold, Run
+from rerank.evaluation.fusion import place_above
+from rerank.evaluation.weights import values_by_weight, with_added
+from rerank.pipelines.stages.base import Learns, expect_one_below, stage
+from rerank.pipelines.stages.reranking import lists_to_rank, lists_to_tune
+from rerank.pipelines.stages.world import World
+from rerank.utils.errors import UserError
+from rerank.utils.json_files import read_json
+from rerank.utils.parameters import PathText, Whole, at_least
+
+FILE, VECTORS = "similar-queries.json", "vectors.npy"
+REMEDY = "fit the pipeline again"
+VERSION = 2
+"""The version of what is kept: a weight for votes with cos⁸. Those of version 1, with cos⁴, are on another scale."""
+POWER = 8
+"""The vote of a judged query is its cosine to the power of this, so that only very similar queries count."""
+WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6)
+"""The weights of the votes that are tried, in standard deviations of the votes for a candidate."""
+
+
+class Learned(TypedDict):
+    """similar-queries.json: the weight of the votes, and the documents that are relevant to each judged query."""
+
+    version: int
+    weight: float
+    relevant: list[list[str]]
+
+
+@stage
+@dataclass(frozen=True)
+class SimilarQueries:
+    """Adds, to the standardised score of the stage below, votes for documents that are relevant to similar queries.
+
+    Each of the most similar judged queries votes for its relevant documents with the eighth power of its cosine,
+    divided by the square root of how many these are. Judgments choose the weight of the votes, each judged query with
+    the votes of the others. Documents below `depth` stay in their order.
+    """
+
+    kind: ClassVar[str] = "similar-queries"
+    of: str | tuple[str, ...]
+    """The stage whose documents are ranked."""
+    encoder: PathText
+    """A bi-encoder of sentence-transformers, which compares queries: a hub name or a folder."""
+    queries: Annotated[Whole, at_least(1)] = 20
+    """Judged queries that vote."""
+    depth: Annotated[Whole, at_least(1)] = 100
+    """Documents of a query that are ranked."""
+    learns: ClassVar[Learns] = "cheaply"
+    version: ClassVar[int] = VERSION
+
+    check = expect_one_below
+
+    def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "SimilarQueriesRanker":
+        """Keeps the judged queries of the fold, and chooses the weight of their votes."""
+        qrels, queries = world.collection.qrels, world.collection.queries
+        relevant = {
+            query_id: [doc_id for doc_id, label in qrels.get(query_id, {}).items() if label > 0]
+            for query_id in (*fold.train, *fold.valid)
+        }
+        vectors = world.query_vectors(self.encoder, {q: queries[q] for q, doc_ids in relevant.items() if doc_ids})
+        judged = list(vectors)
+        rows = units(np.array([vectors[query_id] for query_id in judged]))
+        ranker = SimilarQueriesRanker(self, world, rows, [relevant[query_id] for query_id in judged], 0.0)
+        places = {query_id: place for place, query_id in enumerate(judged)}
+        lists = lists_to_tune(self, judged, below[0])
+        votes = [ranker.votes(f, rows[places[f.query_id]], left_out=places[f.query_id]) for f in lists]
+        spread = math.sqrt(np.mean([np.var(of_query) for of_query in votes])) if votes else 0.0
+        if not spread:
+            return ranker
+        weights = [steps / spread for steps in WEIGHTS]
+        means = [fmean(of.values()) for of in values_by_weight(lists, votes, weights, qrels)]
+        return replace(ranker, weight=weights[means.index(max(means))])
+
+    def open(self, world: World, folder: Path) -> "SimilarQueriesRanker":
+        learned = read_json(folder / FILE, Learned, REMEDY)
+        if learned["version"] != VERSION:
+            raise UserError(f"{folder / FILE}: version {learned['version']} of votes; expected {VERSION}; {REMEDY}")
+        return SimilarQueriesRanker(self, world, np.load(folder / VECTORS), learned["relevant"], learned["weight"])
+
+    def vote(self, cosines: np.ndarray) -> np.ndarray:
+        """The votes of judged queries, by their cosines with the query."""
+        votes: np.ndarray = np.maximum(cosines, 0.0) ** POWER
+        return votes
+
+
+@dataclass(frozen=True)
+class SimilarQueriesRanker:
+    """Judged queries, their (queries, dimensions) vectors of length 1, their relevant documents and their weight."""
+
+    settings: SimilarQueries
+    world: World
+    vectors: np.ndarray
+    relevant: Sequence[Sequence[str]]
+    weight: float
+
+    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
+        vectors = self.world.query_vectors(self.settings.encoder, queries)
+        lists = lists_to_rank(queries, below[0], self.settings.depth)
+        scores = {q: with_added(found, self.votes(found, vectors[q]), self.weight) for q, found in lists.items()}
+        return place_above(scores, below[0])
+
+    def votes(self, found: Candidates, vector: np.ndarray, left_out: int | None = None) -> np.ndarray:
+        """(candidates,) the votes of the most similar judged queries, without the one at the place `left_out`."""
+        votes = dict.fromkeys(found.doc_ids, 0.0)
+        cosines = self.vectors @ units(vector) if self.relevant else np.empty(0)
+        if left_out is not None:
+            cosines[left_out] = 0
+        nearest = np.argsort(-cosines, kind="stable")[: self.settings.queries]
+        for place, vote in zip(nearest, self.settings.vote(cosines[nearest].astype(np.float64)), strict=True):
+            for doc_id in votes.keys() & self.relevant[place]:
+                votes[doc_id] += float(vote) / math.sqrt(len(self.relevant[place]))
+        return np.array(list(votes.values()))
+
+    def save(self, folder: Path) -> None:
+        learned = {"version": VERSION, "weight": self.weight, "relevant": [list(doc_ids) for doc_ids in self.relevant]}
+        (folder / FILE).write_text(json.dumps(learned), encoding="utf-8")
+        np.save(folder / VECTORS, self.vectors)

@@ -1,0 +1,82 @@
+"""Stages as TOML tables: a table read as the settings of a stage, and the reverse."""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, get_args, get_type_hints
+
+from rerank.config.functions import validate_setting
+from rerank.pipelines.stages.base import Stage, stage_kinds
+from rerank.utils.errors import UserError, nearest
+from rerank.utils.json_files import check_shape
+
+
+def stage_of(table: Mapping[str, Any], where: str) -> Stage:
+    """The stage of a TOML table with `kind` and the fields of that kind.
+
+    Raises UserError, which begins with `where`, for an unknown kind or key, a value of another type or out of bounds,
+    and a field that is missing.
+    """
+    values, kinds = dict(table), stage_kinds()
+    kind = values.pop("kind", None)
+    if kind is None:
+        raise UserError(f"{where} kind: is missing; expected one of {', '.join(sorted(kinds))}")
+    if kind not in kinds:
+        raise UserError(f"{where} kind: got {kind}; {nearest(str(kind), kinds)}")
+    made: Stage = _settings_of(kinds[kind], values, where)
+    return made
+
+
+def _settings_of(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
+    hints = get_type_hints(kind, include_extras=True)
+    known = {field.name: field for field in fields(kind) if field.init}
+    given = {}
+    for key, value in values.items():
+        if key not in known:
+            raise UserError(f"{where} {key}: no such setting; {nearest(key, known)}")
+        given[key] = _value_of(hints[key], value, f"{where} {key}")
+    if missing := [name for name, field in known.items() if _default(field) is MISSING and name not in given]:
+        raise UserError(f"{where} {missing[0]}: is missing; expected a value")
+    return kind(**given)
+
+
+def _value_of(hint: Any, value: Any, where: str) -> Any:
+    """A value of TOML as a field's type: a table becomes the settings that the field takes, a list a tuple."""
+    section = next((one for one in (hint, *get_args(hint)) if isinstance(one, type) and is_dataclass(one)), None)
+    if isinstance(value, dict) and section:
+        return _section_of(section, value, where)
+    try:
+        value = check_shape(value, hint)
+    except ValueError as error:
+        raise UserError(f"{where}: {error}") from error
+    validate_setting(where, value, hint)
+    return value
+
+
+def _section_of(section: Any, table: dict[str, Any], where: str) -> Any:
+    """The settings of a sub-table; a key of `[….loss]` that is no field of its settings is a hyperparameter."""
+    if "hyperparameters" in (names := {field.name for field in fields(section)}):
+        others = {key: value for key, value in table.items() if key not in names}
+        table = {key: value for key, value in table.items() if key in names}
+        return section(**table, hyperparameters=others) if others else section(**table)
+    return _settings_of(section, table, where)
+
+
+def table_of(settings: Any) -> dict[str, Any]:
+    """The TOML table of a stage: its kind, the stages below, and the settings that differ from their defaults."""
+    return {"kind": settings.kind} | _changed(settings)
+
+
+def _changed(settings: Any) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if value != _default(field):
+            plain = list(value) if isinstance(value, tuple) else value
+            table[field.name] = _changed(value) if is_dataclass(value) else plain
+    table |= table.pop("hyperparameters", {})
+    return table
+
+
+def _default(field: Any) -> Any:
+    """The default of a field; MISSING for one that is required."""
+    return field.default_factory() if field.default_factory is not MISSING else field.default

@@ -1,0 +1,185 @@
+"""What bi-encoders make of a collection's documents, kept in its folder: vectors, or codes of tokens."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rerank.data.collections import Collection
+from rerank.data.embeddings import COSINE, DOT, EmbeddingStore, open_embeddings
+from rerank.data.store import StoreWriter, open_store
+from rerank.data.token_vectors import TokenVectorStore
+from rerank.data.types import Document
+from rerank.experiments.runs.layout import CollectionFolder
+from rerank.utils.errors import UserError
+from rerank.utils.files import short_hash
+from rerank.utils.integrity import RECORD
+from rerank.utils.progress import log, progress
+
+if TYPE_CHECKING:
+    from rerank.models.bi_encoder import BiEncoder
+    from rerank.models.late_interaction import TokenEncoder
+
+WEIGHTS = "weights"  # of word pieces
+TOKENS = "tokens"  # the folder of the codes, beside those of the vectors by the same encoder
+MOST_COUNTED, DOCUMENTS_AT_ONCE = 50_000, 64
+"""Documents whose word pieces are counted, at most, at equal distances in the collection; those encoded together."""
+
+
+def open_vectors(encoder: "BiEncoder", collection: Collection, folder: CollectionFolder) -> EmbeddingStore:
+    """The vectors of a collection's documents, made unless `folder` has them.
+
+    If it has those of earlier documents, only documents that are new or have another text are encoded. Raises UserError
+    for an encoder with another similarity than cosine and product, and if there is no document with text.
+    """
+    if encoder.compares not in (COSINE, DOT):
+        raise UserError(
+            f"encoder {encoder.name}: compares vectors by {encoder.compares}, expected {COSINE} or {DOT}: take another"
+        )
+    place = vectors_folder(encoder, collection, folder)
+    earlier = max(place.parent.glob(f"{'?' * 16}/{RECORD}"), key=lambda file: file.stat().st_mtime, default=None)
+    kept = earlier.parent if earlier else None
+    if kept and not place.is_dir():
+        log.info(f"{place.parent}: the documents have changed: new ones, and those with another text, are embedded")
+    encode, is_cosine = encoder.encode_documents, encoder.compares == COSINE
+    return open_embeddings(place, collection.documents, collection.count(), encode, is_cosine, kept)
+
+
+def vectors_folder(encoder: "BiEncoder", collection: Collection, folder: CollectionFolder) -> Path:
+    """Where the vectors are: the names are hashes of the encoder and of the documents."""
+    return folder.embeddings / short_hash(encoder.hash, encoder.max_tokens) / short_hash(collection.fingerprint)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What documents are compared with: the tokens of a query, or the groups of another document's tokens.
+
+    `vectors` are (tokens, dimensions), `weights` (tokens,); `scores` has the score of each document compared so far.
+    """
+
+    vectors: np.ndarray
+    weights: np.ndarray
+    scores: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LateInteraction:
+    """An encoder of tokens, the store of the codes of documents, and (pieces,) the weights of word pieces."""
+
+    encoder: "TokenEncoder"
+    collection: Collection
+    store: TokenVectorStore
+    rotation: np.ndarray
+    weights: np.ndarray
+    _kept: dict[tuple[str, str], Compared] = field(default_factory=dict, repr=False)
+
+    def add(self, doc_ids: Sequence[str]) -> None:
+        """Encodes those of the documents that the store does not have."""
+        from rerank.models.late_interaction import to_codes
+
+        missing = [doc_id for doc_id in doc_ids if doc_id not in self.store]
+        if missing:
+            texts = {document.doc_id: document.text for document in self.collection.get(missing)}
+            self.store.add(texts, lambda text: to_codes(self.encoder.document(text), self.rotation))
+
+    def scores(self, query: str, doc_ids: Sequence[str], keep: bool = False) -> list[float]:
+        """The weighted MaxSim of a query and each of some documents, which were added.
+
+        To `keep` it in memory is for cross-fitting, which ranks a query once for each ranking of the stages below.
+        """
+
+        def encode() -> Compared:
+            vectors, pieces = self.encoder.query(query)
+            return Compared(vectors, self.weights[pieces])
+
+        return self._scores(("query", query), encode, doc_ids, keep)
+
+    def similarities(self, doc_id: str, doc_ids: Sequence[str], keep: bool = False) -> list[float]:
+        """The weighted MaxSim of the groups of a document's tokens and each of some documents, which were added.
+
+        0 for an encoder that is trained for late interaction. See `rerank.models.late_interaction.groups_of_tokens`.
+        """
+        from rerank.models.late_interaction import groups_of_tokens
+
+        def group() -> Compared:
+            (document,) = self.collection.get([doc_id])
+            pieces = self.encoder.document_pieces(document.text)
+            words = np.flatnonzero(pieces >= 0)
+            codes = self.store[doc_id][words]
+            return Compared(*groups_of_tokens(codes, self.weights[pieces[words]], self.rotation))
+
+        if self.encoder.is_trained:
+            return [0.0] * len(doc_ids)
+        return self._scores(("document", doc_id), group, doc_ids, keep)
+
+    def _scores(
+        self, key: tuple[str, str], make: Callable[[], Compared], doc_ids: Sequence[str], keep: bool
+    ) -> list[float]:
+        from rerank.models.late_interaction import max_similarities
+
+        compared = self._kept.get(key) or make()
+        if keep:
+            self._kept[key] = compared
+        if missing := [doc_id for doc_id in doc_ids if doc_id not in compared.scores]:
+            codes = [self.store[doc_id] for doc_id in missing]
+            found = max_similarities(compared.vectors, compared.weights, codes, self.rotation)
+            compared.scores.update(zip(missing, found.tolist(), strict=True))
+        return [compared.scores[doc_id] for doc_id in doc_ids]
+
+    def matches(self, query: str, documents: Sequence[Document]) -> list[dict[str, str]]:
+        """For each document: words of a query, each with the word of the document that its pieces are most similar to.
+
+        {} where there are no tokens, and for a model that is trained for late interaction.
+        """
+        from rerank.models.late_interaction import nearest_tokens
+
+        if self.encoder.is_trained:
+            return [{} for _ in documents]
+        (vectors, _), asked = self.encoder.query(query), self.encoder.words(query, True)
+        matches: list[dict[str, str]] = []
+        for document in documents:
+            found: dict[str, tuple[float, str]] = {}
+            if len(vectors) and document.doc_id in self.store and len(codes := self.store[document.doc_id]):
+                words, nearest = self.encoder.words(document.text, False), nearest_tokens(vectors, codes, self.rotation)
+                for word, place, similarity in zip(asked, *nearest, strict=True):
+                    if word and words[place]:
+                        found[word] = max(found.get(word, (float("-inf"), "")), (float(similarity), words[place]))
+            matches.append({word: match for word, (_, match) in found.items()})
+        return matches
+
+
+def open_late_interaction(encoder: "TokenEncoder", collection: Collection, folder: CollectionFolder) -> LateInteraction:
+    """The late interaction of an encoder, with the documents of a collection."""
+    from rerank.models.late_interaction import rotation_of
+
+    place = vectors_folder(encoder.encoder, collection, folder).parent / TOKENS
+    rotation = rotation_of(encoder.dimensions)
+    store = TokenVectorStore(place, rotation.shape[1] // 8)
+    if encoder.is_trained:
+        weights = np.ones(encoder.vocabulary, np.float32)
+    else:
+        weights = _weights(encoder, collection, place / short_hash(collection.fingerprint))
+    return LateInteraction(encoder, collection, store, rotation, weights)
+
+
+def _weights(encoder: "TokenEncoder", collection: Collection, folder: Path) -> np.ndarray:
+    """(pieces,) float32: the weights of word pieces by the documents that have them, which are kept in `folder`."""
+
+    def fill(writer: StoreWriter) -> None:
+        if writer.items:
+            return
+        frequencies, counted = np.zeros(encoder.vocabulary, np.int64), 0
+        total = collection.count()
+        step = -(-total // MOST_COUNTED) or 1
+        some = itertools.islice(collection.documents(), 0, None, step)
+        left = iter(progress(some, -(-total // step), "counting word pieces"))
+        while chunk := [document.text for document in itertools.islice(left, DOCUMENTS_AT_ONCE)]:
+            counted += len(chunk)
+            for pieces in encoder.pieces(chunk):
+                frequencies[list(set(pieces))] += 1
+        writer.add(WEIGHTS, np.log((counted + 1) / (frequencies + 1)))
+
+    return open_store(folder, "weights of word pieces", {WEIGHTS: np.float32}, fill).values[WEIGHTS]

@@ -1,1 +1,0 @@
-"""The HTML page of a collection's experiments: one file that needs no other. Knows nothing of how charts are drawn."""

@@ -1,1 +1,0 @@
-"""What the training loop works on: a collection or feature sets, their folds, and the task of a fold."""

@@ -1,0 +1,250 @@
+"""Training on feature vectors as a user types it: train, resume, eval, and the settings that make no sense."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from rerank.cli.main import main
+from rerank.config import Config
+from rerank.data.runs import read_qrels, read_run
+from rerank.experiments import train as experiment
+from rerank.experiments.feature_task import FeatureDataset
+from rerank.experiments.runs.layout import ExperimentFolder
+from rerank.losses import LOSSES, smoothi
+from rerank.models.feature_mlp import open_feature_mlp
+from rerank.training import gradients
+from rerank.training import loop as training
+from rerank.utils.errors import UserError
+from tests.support.small_collection import exit_code, failed
+from tests.support.small_features import SETTINGS, write_folds_of_features, write_part
+
+FOLD = Path("runs/letor/smoothi/fold1")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with a feature set and the settings for it."""
+    write_folds_of_features(tmp_path / "letor")
+    (tmp_path / "letor.toml").write_text(SETTINGS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def command(*words):
+    return ["train", "--config", "letor.toml", *words]
+
+
+def log(folder):
+    """What training measured, epoch by epoch; the clock's seconds are no result."""
+    records = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
+
+
+def test_all_folds_and_the_table(here, capsys):
+    main(command("--epochs", "1", "--fold", "2"))
+    main(["eval", "runs/letor/smoothi/fold2/test.run"])
+    assert "queries of fold 2" in capsys.readouterr().out  # no other fold is known yet
+    main(command("--epochs", "1"))
+    main(command("--epochs", "1", "--loss", "listnet", "--training.measure", "ndcg_cut_10"))
+    assert capsys.readouterr().out.split() == ["runs/letor/smoothi", "runs/letor/listnet"]
+    everything = read_run("runs/letor/listnet/all.run")
+    judged = read_qrels("runs/letor/qrels.txt")
+    assert {q: set(documents) for q, documents in everything.items()} == {q: set(of) for q, of in judged.items()}
+    assert len(everything) == 30
+    folds = json.loads(Path("runs/letor/folds.json").read_text())
+    assert [fold["name"] for fold in folds] == ["1", "2", "3", "4", "5"]
+    for fold in folds:
+        folder = Path(f"runs/letor/listnet/fold{fold['name']}")
+        assert set(read_run(folder / "test.run")) == set(fold["test"])
+        assert set(read_run(folder / "valid.run")) == set(fold["valid"])
+        manifest = json.loads((folder / "manifest.json").read_text())
+        assert manifest["fold"] == fold
+        assert manifest["features"]["width"] == 4
+        assert len(manifest["features"]["files"]) == 3
+        assert not (folder / "state").exists()
+    main(["eval", "runs/letor/smoothi/all.run", "runs/letor/listnet/all.run"])
+    table = capsys.readouterr().out
+    assert "over 5 folds, 30 queries" in table
+    assert "Every run has every query." in table
+
+
+def test_it_learns(here):
+    main(command("--fold", "1", "--epochs", "40", "--training.measure", "ndcg"))
+    ndcg = [record["ndcg"] for record in log(FOLD)]
+    assert max(record["valid"] for record in log(FOLD)) > 0.85
+    assert ndcg[-1] > ndcg[0] + 0.05
+
+
+def test_the_epoch_with_the_lowest_validation_loss_is_kept(here):
+    main(command("--fold", "1", "--epochs", "12", "--training.lr", "0.3"))
+    losses = [-record["valid"] for record in log(FOLD)]
+    assert losses.index(min(losses)) < len(losses) - 1  # a rate so large that the last epoch is not the best
+    judged = read_qrels("runs/letor/qrels.txt")
+    found = []
+    for query_id, scores in read_run(FOLD / "valid.run").items():
+        labels = torch.tensor([[float(judged[query_id][doc_id]) for doc_id in scores]])
+        found.append(float(smoothi(torch.tensor([list(scores.values())]), labels)))
+    assert sum(found) / len(found) == pytest.approx(min(losses), abs=1e-4)
+    manifest = json.loads((FOLD / "manifest.json").read_text())
+    assert manifest["best_epoch"] == losses.index(min(losses)) + 1
+
+
+def test_a_seed_repeats_a_run_and_a_resumed_one_ends_as_the_whole(here, capsys, monkeypatch):
+    main(command("--fold", "1"))
+    main(command("--fold", "1", "--name", "again"))
+    main(command("--fold", "1", "--name", "other", "--seed", "1"))
+    save = training.save_state
+
+    def interrupt(*arguments):
+        kept = save(*arguments)
+        if len(arguments[3]) == 2:
+            raise KeyboardInterrupt
+        return kept
+
+    monkeypatch.setattr(training, "save_state", interrupt)
+    assert exit_code(*command("--fold", "1", "--name", "resumed")) == 130
+    monkeypatch.setattr(training, "save_state", save)
+    main(command("--fold", "1", "--name", "resumed"))
+    assert "resuming after epoch 2" in capsys.readouterr().err
+    whole = log(FOLD)
+    assert log(Path("runs/letor/again/fold1")) == log(Path("runs/letor/resumed/fold1")) == whole
+    assert log(Path("runs/letor/other/fold1")) != whole
+    run = read_run(FOLD / "test.run")
+    assert read_run("runs/letor/again/fold1/test.run") == read_run("runs/letor/resumed/fold1/test.run") == run
+
+
+def test_a_transform_changes_the_network_and_its_checkpoint(here):
+    runs = []
+    for name in ("none", "log1p"):
+        main(command("--fold", "1", "--name", name, "--network.transform", name))
+        folder = Path(f"runs/letor/{name}/fold1")
+        runs.append(read_run(folder / "test.run"))
+        assert json.loads((folder / "checkpoint" / "config.json").read_text()).get("transform", "none") == name
+        for query_id, vectors in vectors_of("letor/Fold1/test.txt").items():
+            scores = open_feature_mlp(folder / "checkpoint")(torch.tensor(list(vectors.values())))
+            assert runs[-1][query_id] == pytest.approx(dict(zip(vectors, scores.tolist(), strict=True)), abs=1e-5)
+    assert runs[0] != runs[1]
+
+
+def vectors_of(path):
+    """query_id -> doc_id -> its feature vector."""
+    found = {}
+    for line in Path(path).read_text().splitlines():
+        words = line.split()
+        found.setdefault(words[1].removeprefix("qid:"), {})[words[-1]] = [float(w.split(":")[1]) for w in words[2:6]]
+    return found
+
+
+def test_an_epoch_is_every_training_query_once(here, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        training, "accumulate_gradient", lambda model, batch, *rest: seen.append(batch) or gradient(model)
+    )
+
+    def gradient(model):
+        sum(parameter.sum() for parameter in model.parameters()).backward()
+        return torch.zeros(len(seen[-1].labels), 2, dtype=torch.float64)
+
+    main(command("--fold", "1", "--epochs", "2"))
+    train = json.loads(Path("runs/letor/folds.json").read_text())[0]["train"]
+    steps = [batch.query_ids for batch in seen]
+    assert [len(step) for step in steps] == [4, 4, 4, 4, 2] * 2
+    first, second = ([q for step in half for q in step] for half in (steps[:5], steps[5:]))
+    assert sorted(first) == sorted(second) == sorted(train)
+    assert first != second
+
+
+def test_a_set_with_one_fold_is_evaluated_on_its_test_queries(here, capsys):
+    for part, queries in (("train", range(12)), ("valid", range(12, 16)), ("test", range(16, 24))):
+        write_part(here / "yahoo" / f"set1.{part}.txt", list(queries))
+    main(command("--collection", "yahoo", "--seed", "3", "--name", "seed3"))
+    main(["eval", "runs/yahoo/seed3/all.run"])
+    assert "queries of fold 1" in (table := capsys.readouterr().out)
+    assert "8 queries" in table
+    assert "Every run has every query." in table
+
+
+def test_feature_files_without_a_training_file_are_not_taken_for_texts(here, capsys):
+    (here / "letor" / "Fold1").rename(here / "sample")
+    (here / "sample" / "train.txt").unlink()
+    line = failed(capsys, *command("--collection", "sample"))
+    assert "sample: expected one of train.txt and set1.train.txt, .gz or not, got none" in line
+    assert "corpus.jsonl" not in line
+
+
+def test_a_finished_fold_of_other_files_is_not_mixed_with(here, capsys):
+    main(command("--fold", "1"))
+    write_folds_of_features(here / "letor", seed=1)
+    assert "other feature files" in failed(capsys, *command("--fold", "1"))
+    main(command("--fold", "1", "--output.folder", "elsewhere"))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["train", "--collection", "letor"], "--lists.relevant all"),
+        (command("--lists.non-relevant", "3"), "--lists.non-relevant all, as in configs/mq2008.toml"),
+        (command("--fold", "6"), "fold 6: no such fold; expected 1, 2, 3, 4, 5 or all"),
+        (command("--network.hidden", "0"), "--network.hidden: got 0, expected 1 or more"),
+        (command("--network.transform", "cube"), "cube"),
+        (command("--training.measure", "losses"), "losses"),
+        (command("--training.lists-per-epoch", "most"), "--training.lists-per-epoch"),
+        (["retrieve", "--collection", "letor"], "letor: holds feature vectors, no text: there is nothing to retrieve"),
+        (["score", "c", "r.run", "--out", "o.run", "--collection", "letor"], "letor: holds feature vectors, no text"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(here, capsys, words, expected):
+    assert expected in failed(capsys, *words)
+    assert not list(Path().rglob("*.run"))
+
+
+def test_the_doctor_asks_for_no_java_and_no_encoder(here, capsys):
+    assert exit_code("doctor", "--collection", "letor", "--encoder", "nowhere") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines] == ["packages", "collection", "device"]
+    assert "folds: 1, 2, 3, 4, 5" in lines[1]
+
+
+def test_several_processes_are_refused():
+    with pytest.raises(UserError, match="2 processes: batch norm"):
+        FeatureDataset(Config(), None, [], {}).task(None, SimpleNamespace(num_processes=2))
+
+
+def test_no_relevant_document_to_learn_from(here, capsys):
+    for part in ("train", "vali", "test"):
+        path = here / "letor" / "Fold3" / f"{part}.txt"
+        path.write_text("".join("0" + line[1:] for line in path.read_text().splitlines(keepends=True)))
+    assert "fold 3: none of its 18 training queries has a relevant document" in failed(capsys, *command("--fold", "3"))
+
+
+def test_out_of_memory_says_what_to_take_less_of(here, capsys, monkeypatch):
+    def exhausted(*arguments):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+
+    monkeypatch.setattr(gradients, "exact_metric", exhausted)
+    line = failed(capsys, *command("--fold", "1"))
+    assert "out of memory with the " in line
+    assert "--training.lists-per-step" in line
+
+
+@pytest.mark.parametrize("name", ["mq2007", "mq2008", "web30k", "yahoo"])
+def test_the_configurations_of_feature_sets_are_the_papers(name, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        experiment, "train_folds", lambda config, *_: seen.append(config) or ExperimentFolder(Path("runs"))
+    )
+    main(["train", "--config", name])
+    table = seen[0].training
+    assert (seen[0].lists.relevant, seen[0].lists.non_relevant, seen[0].network.hidden) == ("all", "all", 1024)
+    assert (table.epochs, table.patience, table.lists_per_epoch, table.lists_per_step) == (50, 50, "all", 128)
+    assert (table.measure, table.precision) == ("loss", "float32")
+
+
+def test_a_loss_that_is_not_finite_names_the_lists(here, capsys, monkeypatch):
+    monkeypatch.setitem(LOSSES, "smoothi", lambda scores, labels, mask=None: scores.sum(1) * torch.nan)
+    line = failed(capsys, *command("--fold", "1"))
+    assert "epoch 1, step 1: the loss is not finite on query " in line
+    assert "with documents d" in line
