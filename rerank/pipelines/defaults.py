@@ -19,21 +19,21 @@ def default_stages(encoder: str, cross_encoder: str, documents: int) -> dict[str
     >>> list(default_stages(NO_ENCODER, "", 20_001))
     ['bm25', 'neighbours']
     """
-    stages: dict[str, Stage] = {"bm25": kinds.BM25(k1=1.2, b=0.75)}
+    stages: dict[str, Stage] = {"bm25": kinds.BM25Stage(k1=1.2, b=0.75)}
     if encoder != NO_ENCODER:
-        stages["dense"] = kinds.Dense(encoder)
-        stages["feedback"] = kinds.Feedback(("bm25", "dense"), encoder)
-        stages["fused"] = kinds.Fusion(("bm25", "dense", "feedback"))
+        stages["dense"] = kinds.DenseStage(encoder)
+        stages["feedback"] = kinds.FeedbackStage(("bm25", "dense"), encoder)
+        stages["fused"] = kinds.FusionStage(("bm25", "dense", "feedback"))
         if documents <= ALL_BELOW:
-            stages["late"] = kinds.LateInteraction("fused", encoder)
-    stages["neighbours"] = kinds.Neighbours(list(stages)[-1])
+            stages["late"] = kinds.LateInteractionStage("fused", encoder)
+    stages["neighbours"] = kinds.NeighboursStage(list(stages)[-1])
     if encoder != NO_ENCODER:
-        stages["similar"] = kinds.SimilarQueries("neighbours", encoder)
-        stages["adapter"] = kinds.QueryAdapter("neighbours", encoder)
-        stages["both"] = kinds.Fusion(("similar", "adapter"), weights=(0.5, 0.5))
-        stages["combined"] = kinds.Features(tuple(stages))
+        stages["similar"] = kinds.SimilarQueriesStage("neighbours", encoder)
+        stages["adapter"] = kinds.QueryAdapterStage("neighbours", encoder)
+        stages["both"] = kinds.FusionStage(("similar", "adapter"), weights=(0.5, 0.5))
+        stages["combined"] = kinds.FeaturesStage(tuple(stages))
     if cross_encoder:
-        stages["cross-encoder"] = kinds.CrossEncoder(list(stages)[-1], cross_encoder)
+        stages["cross-encoder"] = kinds.CrossEncoderStage(list(stages)[-1], cross_encoder)
     return stages
 
 

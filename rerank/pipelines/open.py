@@ -13,8 +13,8 @@ from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.folder import is_pipeline, load_fitted
 from rerank.pipelines.pipeline import Pipeline
 from rerank.pipelines.stages.base import Ranker
-from rerank.pipelines.stages.bm25 import BM25
-from rerank.pipelines.stages.cross_encoder import CrossEncoder, CrossEncoderRanker, RankPassages
+from rerank.pipelines.stages.bm25 import BM25Stage
+from rerank.pipelines.stages.cross_encoder import CrossEncoderRanker, CrossEncoderStage, RankPassages
 from rerank.pipelines.stages.world import World
 from rerank.retrieval.words import find_words
 from rerank.training.device import open_reranker
@@ -70,8 +70,8 @@ def bm25_and(model: Reranker, checkpoint: str, config: Config) -> Pipeline:
     validate(config)
     expect_text(config.collection.source)
     world, first = World.open(config), config.first_stage
-    bm25 = BM25(first.k1, first.b, depth=first.depth)
-    answer = CrossEncoder("bm25", checkpoint, trained=False, depth=first.depth)
+    bm25 = BM25Stage(first.k1, first.b, depth=first.depth)
+    answer = CrossEncoderStage("bm25", checkpoint, trained=False, depth=first.depth)
     rankers: dict[str, Ranker] = {
         "bm25": bm25.open(world, Path()),
         "cross-encoder": CrossEncoderRanker(answer, world, model, checkpoint),

@@ -17,9 +17,9 @@ from rerank.utils.errors import UserError
 class Pipeline:
     """Named stages, each of which ranks what the stages below it have found.
 
-    >>> from rerank.pipelines.stages.bm25 import BM25
-    >>> from rerank.pipelines.stages.cross_encoder import CrossEncoder
-    >>> Pipeline(bm25=BM25(k1=1.2, b=0.75), answer=CrossEncoder("bm25", "bert-base-uncased"))
+    >>> from rerank.pipelines.stages.bm25 import BM25Stage
+    >>> from rerank.pipelines.stages.cross_encoder import CrossEncoderStage
+    >>> Pipeline(bm25=BM25Stage(k1=1.2, b=0.75), answer=CrossEncoderStage("bm25", "bert-base-uncased"))
     Pipeline(bm25, answer: cross-encoder of bm25)
 
     `rerank.fit` fits a pipeline on a collection; `Pipeline.load` opens one that is fitted. Raises UserError for stages

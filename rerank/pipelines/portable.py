@@ -10,7 +10,7 @@ from typing import Any
 
 from rerank.data.collections import Collection, Source, open_source
 from rerank.data.collections.beir import QRELS
-from rerank.pipelines.stages import BM25, CrossEncoder
+from rerank.pipelines.stages import BM25Stage, CrossEncoderStage
 from rerank.pipelines.stages.base import Stage
 from rerank.pipelines.stages.world import World
 from rerank.utils.files import short_hash
@@ -24,7 +24,7 @@ def models_of(stages: Mapping[str, Stage]) -> list[str]:
     found = set()
     for settings in stages.values():
         model = getattr(settings, "encoder", None)
-        if model and not (isinstance(settings, CrossEncoder) and settings.trained):
+        if model and not (isinstance(settings, CrossEncoderStage) and settings.trained):
             found.add(model if isinstance(model, str) else model.name)
     return sorted(found)
 
@@ -51,7 +51,7 @@ def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[
         place = f"./{ENCODERS}/{short_hash(name)[:8]}-{re.sub(r'[^A-Za-z0-9.-]', '_', Path(name).name)[-60:]}"
         shutil.copytree(encoder_folder(world.place_of(name)), folder / place)
         places[name] = place
-    with_rm3 = {settings.rm3 for settings in stages.values() if isinstance(settings, BM25)}
+    with_rm3 = {settings.rm3 for settings in stages.values() if isinstance(settings, BM25Stage)}
     made += [world.index_with_words if rm3 else world.index for rm3 in sorted(with_rm3)]
     for path in made:
         if path.is_relative_to(world.folder.path):  # an index of another place is built again of the documents

@@ -8,7 +8,7 @@ from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.weights import Values, is_ahead
 from rerank.pipelines.crossfit import CrossFitting
 from rerank.pipelines.graph import prefix
-from rerank.pipelines.stages.cross_encoder import CrossEncoder
+from rerank.pipelines.stages.cross_encoder import CrossEncoderStage
 from rerank.utils.progress import log
 
 
@@ -33,7 +33,9 @@ def select(fitting: CrossFitting, tested: Sequence[str], allowed: Sequence[str],
     Without a tested part the last stage answers.
     """
     stages = fitting.stages
-    costly = [name for name in stages if any(one.kind == CrossEncoder.kind for one in prefix(stages, name).values())]
+    costly = [
+        name for name in stages if any(one.kind == CrossEncoderStage.kind for one in prefix(stages, name).values())
+    ]
     values: dict[str, dict[str, float]] = {name: {} for name in stages if tested}
     nested, answer = dict[str, float](), allowed[-1]
     for part in tested:

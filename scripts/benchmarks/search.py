@@ -22,7 +22,7 @@ from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.folder import save_fitted
 from rerank.pipelines.graph import in_order, prefix
 from rerank.pipelines.pipeline import Pipeline
-from rerank.pipelines.stages import CrossEncoder
+from rerank.pipelines.stages import CrossEncoderStage
 from rerank.pipelines.stages.base import Stage, below
 from rerank.pipelines.stages.world import World
 from rerank.pipelines.vectors import open_vectors
@@ -87,7 +87,7 @@ def search(
     model = cross_encoder or str(folder / "cross-encoder")
     if not cross_encoder and not Path(model).exists():
         make_encoder(Path(model), own_head=True, **SHAPES["minilm"])
-    with_model = stages | {"cross-encoder": CrossEncoder("adapter", model, trained=False, depth=RERANKED)}
+    with_model = stages | {"cross-encoder": CrossEncoderStage("adapter", model, trained=False, depth=RERANKED)}
     pipelines = {"bm25": prefix(stages, "bm25"), "adapter": stages, "cross-encoder": with_model}
     rows = []
     for name, some in pipelines.items():

@@ -30,7 +30,7 @@ from rerank.evaluation.tables import aligned
 from rerank.losses.registry import create
 from rerank.pipelines.crossfit import CrossFitting
 from rerank.pipelines.defaults import default_stages
-from rerank.pipelines.stages import Features
+from rerank.pipelines.stages import FeaturesStage
 from rerank.pipelines.stages.features import FeaturesRanker, columns_of
 from rerank.pipelines.stages.world import World
 
@@ -102,13 +102,13 @@ def compare(source: Path, encoder: str, folder: Path, depths: Sequence[int], see
     fittings = []
     for seed in range(seeds):
         named = {f"{title_of(loss)}-{depth}-{seed}".replace(" ", "-"): (loss, depth) for loss, depth in tried}
-        combined = {name: Features(tuple(stages), depth=depth, loss=loss) for name, (loss, depth) in named.items()}
+        combined = {name: FeaturesStage(tuple(stages), depth=depth, loss=loss) for name, (loss, depth) in named.items()}
         seeded = replace(fitting.world, config=replace(config, training=replace(config.training, seed=seed)))
         fittings.append((replace(fitting, stages={**stages, **combined}, world=seeded), list(combined)))
     for number, (loss, depth) in enumerate(tried):
         share, step = first_step(below, collection.qrels, loss, depth)
         cosine = float(step.sum()) / len(step) ** 0.5
-        stepped = FeaturesRanker(Features(tuple(stages), depth=depth), (STEP * step).tolist()).rank(queries, below)
+        stepped = FeaturesRanker(FeaturesStage(tuple(stages), depth=depth), (STEP * step).tolist()).rank(queries, below)
         gain = fmean(values(stepped)) - fmean(base)
         runs = (run_of(of_seed, names[number]) for of_seed, names in fittings)
         add_row(title_of(loss), str(depth), runs, f"{share:.2f}", f"{cosine:+.2f}", f"{gain:+.4f}")

@@ -22,7 +22,7 @@ from rerank.evaluation.tables import aligned
 from rerank.evaluation.weights import MEASURE
 from rerank.pipelines.defaults import default_stages
 from rerank.pipelines.graph import prefix
-from rerank.pipelines.stages import SimilarQueries
+from rerank.pipelines.stages import SimilarQueriesStage
 from rerank.pipelines.stages.base import Stage
 from scripts.paper.text_parts import Opened, grouped_interval, pack
 
@@ -30,7 +30,7 @@ BASE = "neighbours"
 
 
 @dataclass(frozen=True)
-class PowerVotes(SimilarQueries):
+class PowerVotes(SimilarQueriesStage):
     """Votes with a power of the cosine."""
 
     power: int = 8
@@ -41,7 +41,7 @@ class PowerVotes(SimilarQueries):
 
 
 @dataclass(frozen=True)
-class SquaredVotes(SimilarQueries):
+class SquaredVotes(SimilarQueriesStage):
     """Votes with the square of what the cosine is above a threshold; nothing below it."""
 
     threshold: float = 0.4

@@ -133,15 +133,15 @@ before = state()
 
 import rerank
 from rerank.config import CollectionSettings, Config, TrainingSettings
-from rerank.pipelines.stages import BM25, CrossEncoder, Dense, Fusion
+from rerank.pipelines.stages import BM25Stage, CrossEncoderStage, DenseStage, FusionStage
 
 def use():
     assert rerank.retrieve("towns", depth=5)
     assert rerank.retrieve("towns", depth=5, language="ca")  # which Anserini does not know
     training = TrainingSettings(epochs=1, lists_per_epoch=2, deterministic=True)
     stages = {
-        "bm25": BM25(), "dense": Dense("encoder"), "fusion": Fusion(("bm25", "dense")),
-        "answer": CrossEncoder("fusion", "encoder", depth=4, training=training),
+        "bm25": BM25Stage(), "dense": DenseStage("encoder"), "fusion": FusionStage(("bm25", "dense")),
+        "answer": CrossEncoderStage("fusion", "encoder", depth=4, training=training),
     }
     rerank.fit("towns", rerank.Pipeline(stages), out="p").search("amber0")
     rerank.Pipeline.load("p").search("amber0")

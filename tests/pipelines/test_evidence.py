@@ -15,7 +15,7 @@ from rerank.cli.main import main
 from rerank.data.folds import make_folds
 from rerank.evaluation.significance import bootstrap_intervals, mean_and_error, paired_test
 from rerank.pipelines.folder import read_evidence
-from rerank.pipelines.stages import SimilarQueries
+from rerank.pipelines.stages import SimilarQueriesStage
 from rerank.retrieval.words import find_words
 from tests.support.small_collection import failed, write_qrels
 from tests.support.small_world import WORDS
@@ -123,10 +123,10 @@ def test_stages_that_rank_alike_are_not_told_apart(topics, capsys):
 
 
 def test_votes_on_an_older_scale_are_refused_and_fitted_again(here, the_last_stage_answers, monkeypatch, capsys):
-    pipeline = rerank.Pipeline(bm25=rerank.pipelines.stages.BM25(), similar=SimilarQueries("bm25", "encoder"))
+    pipeline = rerank.Pipeline(bm25=rerank.stages.BM25Stage(), similar=SimilarQueriesStage("bm25", "encoder"))
     with monkeypatch.context() as patch:
         patch.setattr("rerank.pipelines.stages.similar_queries.VERSION", 1)
-        patch.setattr(SimilarQueries, "version", 1)
+        patch.setattr(SimilarQueriesStage, "version", 1)
         rerank.fit("towns", pipeline, out=FOLDER)
     said = failed(capsys, "search", "p", "good")
     assert "similar-queries.json: version 1 of votes; expected 2; fit the pipeline again" in said

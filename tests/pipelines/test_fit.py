@@ -15,19 +15,26 @@ from rerank.data.runs import read_run
 from rerank.data.trec import ranked
 from rerank.pipelines.crossfit import CrossFitting
 from rerank.pipelines.folder import read_evidence
-from rerank.pipelines.stages import BM25, CrossEncoder, Dense, Feedback, Fusion, LateInteraction, QueryAdapter
-from rerank.pipelines.stages.query_adapter import QueryAdapter as AdapterStage
+from rerank.pipelines.stages import (
+    BM25Stage,
+    CrossEncoderStage,
+    DenseStage,
+    FeedbackStage,
+    FusionStage,
+    LateInteractionStage,
+    QueryAdapterStage,
+)
 from rerank.utils.errors import UserError
 from tests.support.small_collection import exit_code, failed, in_a_copy, write_qrels
 
 ADAPTING = TrainingSettings(epochs=4, lists_per_epoch="all", lists_per_step=2, head_lr=1e-2)
 STAGES = {
-    "bm25": BM25(k1=1.2, b=0.75),
-    "dense": Dense("encoder"),
-    "feedback": Feedback(("bm25", "dense"), "encoder"),
-    "fused": Fusion(("bm25", "dense", "feedback")),
-    "late": LateInteraction("fused", "encoder", depth=10),
-    "adapter": QueryAdapter("late", "encoder", depth=10, below_weight=1.0, training=ADAPTING),
+    "bm25": BM25Stage(k1=1.2, b=0.75),
+    "dense": DenseStage("encoder"),
+    "feedback": FeedbackStage(("bm25", "dense"), "encoder"),
+    "fused": FusionStage(("bm25", "dense", "feedback")),
+    "late": LateInteractionStage("fused", "encoder", depth=10),
+    "adapter": QueryAdapterStage("late", "encoder", depth=10, below_weight=1.0, training=ADAPTING),
 }
 FOLDER = Path("runs/towns/pipeline")
 needs_faiss = pytest.mark.skipif(find_spec("faiss") is None, reason="faiss is not installed")
@@ -128,7 +135,7 @@ def test_pyterrier_opens_the_folder_as_an_artifact_that_retrieves(here):
 
 
 def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bytes(here, monkeypatch):
-    fit, fits = AdapterStage.fit, []
+    fit, fits = QueryAdapterStage.fit, []
 
     def interrupted(self, world, fold, runs, folder):
         fits.append(folder.parent.name + folder.name)
@@ -136,7 +143,7 @@ def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bytes(here, monkeypat
             raise KeyboardInterrupt
         return fit(self, world, fold, runs, folder)
 
-    monkeypatch.setattr(AdapterStage, "fit", interrupted)
+    monkeypatch.setattr(QueryAdapterStage, "fit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         rerank.fit("towns", pipeline(), out="runs/towns/other")
     assert not Path("runs/towns/other").exists()
@@ -162,9 +169,9 @@ def test_without_judgments_the_fusion_has_equal_weights_and_no_stage_learns(judg
     if judged:
         Path("towns/qrels").mkdir()
         write_qrels(Path("towns/qrels/test.tsv"), range(judged))
-    fitted = rerank.fit("towns", pipeline(bm25=BM25(k1=1.2, b=0.75, tune=True)), out="p")
+    fitted = rerank.fit("towns", pipeline(bm25=BM25Stage(k1=1.2, b=0.75, tune=True)), out="p")
     assert fitted.answer == "late"
-    assert fitted.stages["bm25"] == BM25(k1=1.2, b=0.75)
+    assert fitted.stages["bm25"] == BM25Stage(k1=1.2, b=0.75)
     assert fitted.fitted.rankers["fused"].weights == (1 / 3,) * 3
     assert set(read_evidence(Path("p"))["nested"].values()) == {None}
     assert rerank.Pipeline.load("p").search("good", 2)
@@ -189,7 +196,7 @@ def test_a_published_split_tests_its_test_queries_alone(here):
 
 def test_a_cross_encoder_is_fitted_once_a_fold_and_for_all_queries(here):
     training = TrainingSettings(epochs=1, lists_per_epoch=4, lr=1e-3)
-    stages = {"bm25": BM25(), "answer": CrossEncoder("bm25", "encoder", depth=6, training=training)}
+    stages = {"bm25": BM25Stage(), "answer": CrossEncoderStage("bm25", "encoder", depth=6, training=training)}
     rerank.fit("towns", rerank.Pipeline(stages), out="p")
     evidence = read_evidence(Path("p"))
     assert set(evidence["values"]["answer"]) == set(evidence["values"]["bm25"])
@@ -199,7 +206,7 @@ def test_a_cross_encoder_is_fitted_once_a_fold_and_for_all_queries(here):
 @pytest.mark.parametrize("index", ["exact", pytest.param("faiss", marks=needs_faiss)])
 def test_a_portable_folder_needs_neither_the_collection_nor_the_encoder(here, index):
     """With an index of the vectors, if a stage names one."""
-    rerank.fit("towns", pipeline(dense=Dense("encoder", index=index)), portable=True)
+    rerank.fit("towns", pipeline(dense=DenseStage("encoder", index=index)), portable=True)
     assert len(list(FOLDER.glob("embeddings/*/*-lists/lists.faiss"))) == (index == "faiss")
     expected = rerank.Pipeline.load(FOLDER).search("good", 5)
     assert not list(FOLDER.rglob("*.lock"))
@@ -255,7 +262,9 @@ def test_the_command_prints_the_table_and_the_folder_scores_and_searches(here, c
 
 def test_documents_that_late_interaction_has_not_compared_are_shown_without_matches(here, monkeypatch):
     monkeypatch.setattr("rerank.pipelines.stages.late_interaction.ALL_BELOW", 0)
-    rerank.fit("towns", rerank.Pipeline(bm25=BM25(), late=LateInteraction("bm25", "encoder", depth=2)), out="short")
+    rerank.fit(
+        "towns", rerank.Pipeline(bm25=BM25Stage(), late=LateInteractionStage("bm25", "encoder", depth=2)), out="short"
+    )
     for tokens in Path("runs/towns/embeddings").glob("*/tokens"):
         shutil.rmtree(tokens)
     hits = rerank.Pipeline.load("short").search("alpha0 good", top=5, explain=True)

@@ -4,15 +4,15 @@ import pytest
 
 from rerank.pipelines.graph import as_toml, in_order, prefix, read_pipeline
 from rerank.pipelines.pipeline import Pipeline
-from rerank.pipelines.stages import BM25, CrossEncoder, Dense, Feedback, Fusion
+from rerank.pipelines.stages import BM25Stage, CrossEncoderStage, DenseStage, FeedbackStage, FusionStage
 from rerank.utils.errors import UserError
 
 STAGES = {
-    "bm25": BM25(k1=1.2, b=0.75),
-    "dense": Dense("encoder"),
-    "more": Feedback(("bm25", "dense"), "encoder"),
-    "first": Fusion(("bm25", "dense", "more")),
-    "answer": CrossEncoder("first", "bert-base-uncased", loss="hinge"),
+    "bm25": BM25Stage(k1=1.2, b=0.75),
+    "dense": DenseStage("encoder"),
+    "more": FeedbackStage(("bm25", "dense"), "encoder"),
+    "first": FusionStage(("bm25", "dense", "more")),
+    "answer": CrossEncoderStage("first", "bert-base-uncased", loss="hinge"),
 }
 
 
@@ -86,4 +86,4 @@ def test_what_is_no_pipeline_is_refused_in_one_line(text, tmp_path):
 
 def test_a_pipeline_that_is_not_fitted_says_how_to_fit_it():
     with pytest.raises(UserError, match=r"is not fitted; rerank.fit\(collection, pipeline\) fits it"):
-        Pipeline(bm25=BM25()).search("a query")
+        Pipeline(bm25=BM25Stage()).search("a query")

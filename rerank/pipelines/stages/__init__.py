@@ -3,17 +3,17 @@
 A module of this package that registers its settings with `@stage` needs no other change.
 """
 
-from rerank.pipelines.stages.bm25 import BM25
-from rerank.pipelines.stages.cross_encoder import CrossEncoder
-from rerank.pipelines.stages.dense import Dense
-from rerank.pipelines.stages.features import Features
-from rerank.pipelines.stages.feedback import Feedback
-from rerank.pipelines.stages.fusion import Fusion
-from rerank.pipelines.stages.late_interaction import LateInteraction
-from rerank.pipelines.stages.neighbours import Neighbours
-from rerank.pipelines.stages.query_adapter import QueryAdapter
-from rerank.pipelines.stages.run_file import RunFile
-from rerank.pipelines.stages.similar_queries import SimilarQueries
+from rerank.pipelines.stages.bm25 import BM25Stage
+from rerank.pipelines.stages.cross_encoder import CrossEncoderStage
+from rerank.pipelines.stages.dense import DenseStage
+from rerank.pipelines.stages.features import FeaturesStage
+from rerank.pipelines.stages.feedback import FeedbackStage
+from rerank.pipelines.stages.fusion import FusionStage
+from rerank.pipelines.stages.late_interaction import LateInteractionStage
+from rerank.pipelines.stages.neighbours import NeighboursStage
+from rerank.pipelines.stages.query_adapter import QueryAdapterStage
+from rerank.pipelines.stages.run_file import RunFileStage
+from rerank.pipelines.stages.similar_queries import SimilarQueriesStage
 
-__all__ = ["BM25", "CrossEncoder", "Dense", "Features", "Feedback", "Fusion", "LateInteraction", "Neighbours"]
-__all__ += ["QueryAdapter", "RunFile", "SimilarQueries"]
+__all__ = ["BM25Stage", "CrossEncoderStage", "DenseStage", "FeaturesStage", "FeedbackStage", "FusionStage"]
+__all__ += ["LateInteractionStage", "NeighboursStage", "QueryAdapterStage", "RunFileStage", "SimilarQueriesStage"]

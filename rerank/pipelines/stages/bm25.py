@@ -26,7 +26,7 @@ TUNED_DEPTH = 100
 
 @stage
 @dataclass(frozen=True)
-class BM25:
+class BM25Stage:
     """Retrieves documents by the words of the query (`rerank.retrieval.bm25`)."""
 
     k1: Annotated[float, between(0, 10**6)] = 0.9
@@ -47,7 +47,7 @@ class BM25:
         """Cheaply if judgments choose k1 and b."""
         return "cheaply" if self.tune else "nothing"
 
-    def unlearned(self) -> "BM25":
+    def unlearned(self) -> "BM25Stage":
         return replace(self, tune=False)
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "BM25Ranker":
@@ -85,7 +85,7 @@ class BM25:
 class BM25Ranker:
     """Searches the index of a world with these settings."""
 
-    settings: BM25
+    settings: BM25Stage
     world: World
     index: Path
 

@@ -26,7 +26,7 @@ RankPassages = Callable[..., list[BestPassage]]
 
 @stage
 @dataclass(frozen=True)
-class CrossEncoder:
+class CrossEncoderStage:
     """Re-ranks the best documents of the stage below by a model that reads query and document together.
 
     The model is fine-tuned as by `rerank train`, with the same settings, or taken as it is. Documents below `depth`
@@ -108,7 +108,7 @@ class CrossEncoderRanker:
     `rank_elsewhere` ranks the documents of a single query in the place of the model, as the thread of a server does.
     """
 
-    settings: CrossEncoder
+    settings: CrossEncoderStage
     world: World
     reranker: "Reranker"
     checkpoint: str

@@ -13,7 +13,7 @@ from rerank.utils.parameters import PathText, Whole, at_least
 
 @stage
 @dataclass(frozen=True)
-class Dense:
+class DenseStage:
     """Retrieves the documents whose best passage is most similar to the query."""
 
     encoder: PathText
@@ -39,7 +39,7 @@ class Dense:
 class DenseRanker:
     """Searches the vectors of a world."""
 
-    settings: Dense
+    settings: DenseStage
     world: World
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:

@@ -26,7 +26,7 @@ TRAINING = TrainingSettings(epochs=20, lists_per_epoch=64, head_lr=0.04, measure
 
 @stage
 @dataclass(frozen=True)
-class Features:
+class FeaturesStage:
     """Re-ranks the best documents of the last stage below by its score and a learned sum of those of the other stages.
 
     The scores of a stage are standardised over these documents of a query. A document that a stage did not rank has the
@@ -81,7 +81,7 @@ class Features:
 class FeaturesRanker:
     """Ranks with the weights of the stages below but the last one."""
 
-    settings: Features
+    settings: FeaturesStage
     weights: Sequence[float]
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:

@@ -21,7 +21,7 @@ from rerank.utils.parameters import PathText, Whole, at_least
 
 @stage
 @dataclass(frozen=True)
-class Feedback:
+class FeedbackStage:
     """Retrieves with vectors of queries to which those of the best documents of the stages below are added.
 
     Several stages below are fused by reciprocal rank.
@@ -57,7 +57,7 @@ class Feedback:
 class FeedbackRanker:
     """Searches the vectors of a world."""
 
-    settings: Feedback
+    settings: FeedbackStage
     world: World
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:

@@ -20,7 +20,7 @@ FILE = "weights.json"
 
 @stage
 @dataclass(frozen=True)
-class Fusion:
+class FusionStage:
     """Adds the scores of the stages below, scaled to [0, 1] for each query, times a weight for each stage.
 
     The judged queries that do not test choose the weights (`tune_weights`): of those that are almost as good as the
@@ -51,7 +51,7 @@ class Fusion:
         """Cheaply, unless the weights are set."""
         return "nothing" if self.weights else "cheaply"
 
-    def unlearned(self) -> "Fusion":
+    def unlearned(self) -> "FusionStage":
         return self if self.weights else replace(self, weights=(1 / len(self.of),) * len(self.of))
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "FusionRanker":

@@ -20,7 +20,7 @@ ALL_BELOW = 20_000
 
 @stage
 @dataclass(frozen=True)
-class LateInteraction:
+class LateInteractionStage:
     """Re-ranks the best documents of the stage below by the most similar token of a document to each of the query's.
 
     The tokens are weighted by how rare they are in the collection, unless the encoder is trained for late interaction.
@@ -59,7 +59,7 @@ class LateInteraction:
 class LateInteractionRanker:
     """Ranks with the tokens of a world's documents; what it finds for the world's queries is kept in memory."""
 
-    settings: LateInteraction
+    settings: LateInteractionStage
     matcher: Matcher
     known: frozenset[str] = frozenset()
 

@@ -34,7 +34,7 @@ POWER = 2
 
 @stage
 @dataclass(frozen=True)
-class Neighbours:
+class NeighboursStage:
     """Adds, to the standardised score of a document, the mean of those of the most similar other candidates.
 
     Two documents are as similar as the cosine of their tf-idf vectors. Judgments choose the weight of the neighbours:
@@ -59,7 +59,7 @@ class Neighbours:
 
     check = expect_one_below
 
-    def unlearned(self) -> "Neighbours":
+    def unlearned(self) -> "NeighboursStage":
         return replace(self, weight=WEIGHT) if self.weight is None else self
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "NeighboursRanker":
@@ -84,7 +84,7 @@ class Neighbours:
 class NeighboursRanker:
     """Ranks with the words of a world's documents, and a weight."""
 
-    settings: Neighbours
+    settings: NeighboursStage
     world: World
     weight: float
 

@@ -25,7 +25,7 @@ SCALED_BY = 1000
 
 @stage
 @dataclass(frozen=True)
-class QueryAdapter:
+class QueryAdapterStage:
     """Re-ranks the best documents of the stage below by a bi-encoder whose query vectors a trained matrix changes.
 
     Training starts from the bi-encoder's own vectors and takes seconds on a CPU. Without a relevant document to learn
@@ -84,7 +84,7 @@ class QueryAdapter:
 class AdapterRanker:
     """Ranks with a trained matrix."""
 
-    settings: QueryAdapter
+    settings: QueryAdapterStage
     world: World
     model: "Matrix"
 

@@ -15,7 +15,7 @@ from rerank.utils.parameters import PathText
 
 @stage
 @dataclass(frozen=True)
-class RunFile:
+class RunFileStage:
     """Ranks the queries of a TREC run as the run does; a pipeline with it can rank no other query."""
 
     file: PathText

@@ -44,7 +44,7 @@ class Learned(TypedDict):
 
 @stage
 @dataclass(frozen=True)
-class SimilarQueries:
+class SimilarQueriesStage:
     """Adds, to the standardised score of the stage below, votes for documents that are relevant to similar queries.
 
     Each of the most similar judged queries votes for its relevant documents with the eighth power of its cosine,
@@ -103,7 +103,7 @@ class SimilarQueries:
 class SimilarQueriesRanker:
     """Judged queries, their (queries, dimensions) vectors of length 1, their relevant documents and their weight."""
 
-    settings: SimilarQueries
+    settings: SimilarQueriesStage
     world: World
     vectors: np.ndarray
     relevant: Sequence[Sequence[str]]

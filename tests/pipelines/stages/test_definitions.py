@@ -23,7 +23,7 @@ from rerank.evaluation.weights import is_ahead, tune_weights
 from rerank.experiments.train import train_folds
 from rerank.models.late_interaction import groups_of_tokens, rotation_of
 from rerank.models.reranker import Reranker
-from rerank.pipelines.stages import BM25, features
+from rerank.pipelines.stages import BM25Stage, features
 from rerank.pipelines.stages import world as worlds
 from rerank.pipelines.stages.bm25 import K1, B
 from rerank.pipelines.stages.neighbours import WEIGHTS as NEIGHBOUR_WEIGHTS
@@ -71,7 +71,7 @@ def test_bm25_takes_of_the_almost_best_settings_the_nearest_to_its_own(here, tmp
     best = max(values.values(), key=fmean)
     good = [place for place, of in values.items() if fmean(of) >= fmean(best) - stdev(best) / len(best) ** 0.5 / 2]
     k1, b = min(good, key=lambda place: ((place[0] - 0) / 2) ** 2 + (place[1] - 1) ** 2)
-    settings = BM25(0.0, 1.0, tune=True)
+    settings = BM25Stage(0.0, 1.0, tune=True)
     ranker = settings.fit(world, FOLD, [], tmp_path)
     ranker.save(tmp_path)
     asked = {q: world.collection.queries[q] for q in TESTED}
@@ -82,7 +82,7 @@ def test_bm25_takes_of_the_almost_best_settings_the_nearest_to_its_own(here, tmp
 def test_bm25_with_rm3_adds_words_of_the_best_documents(here, tmp_path):
     world = open_world()
     asked = {q: world.collection.queries[q] for q in TESTED}
-    run = BM25(rm3=True).fit(world, FOLD, [], tmp_path).rank(asked, [])
+    run = BM25Stage(rm3=True).fit(world, FOLD, [], tmp_path).rank(asked, [])
     assert run == Searcher(world.index_with_words, rm3=True).search(asked, 1000)
 
 

@@ -7,33 +7,33 @@ from rerank.config import Config, EncoderSettings, TrainingSettings
 from rerank.data.folds import FINAL
 from rerank.data.types import Fold
 from rerank.pipelines.stages import (
-    BM25,
-    CrossEncoder,
-    Dense,
-    Features,
-    Feedback,
-    Fusion,
-    LateInteraction,
-    Neighbours,
-    QueryAdapter,
-    RunFile,
-    SimilarQueries,
+    BM25Stage,
+    CrossEncoderStage,
+    DenseStage,
+    FeaturesStage,
+    FeedbackStage,
+    FusionStage,
+    LateInteractionStage,
+    NeighboursStage,
+    QueryAdapterStage,
+    RunFileStage,
+    SimilarQueriesStage,
 )
 from rerank.pipelines.stages.world import World
 
 ADAPTING = TrainingSettings(epochs=2, lists_per_epoch="all", lists_per_step=2, head_lr=3e-3)
 STAGES = {
-    "bm25": BM25(),
-    "dense": Dense("encoder"),
-    "feedback": Feedback(("bm25", "dense"), "encoder"),
-    "run": RunFile("runs/towns/bm25.run"),
-    "fusion": Fusion(("bm25", "dense")),
-    "features": Features(("bm25", "dense"), training=ADAPTING),
-    "query-adapter": QueryAdapter("bm25", "encoder", depth=4, training=ADAPTING),
-    "similar-queries": SimilarQueries("bm25", "encoder", queries=3, depth=4),
-    "late-interaction": LateInteraction("bm25", "encoder", depth=4, below_weight=1.0, feedback_weight=0.5),
-    "neighbours": Neighbours("bm25", documents=2, depth=4),
-    "cross-encoder": CrossEncoder(
+    "bm25": BM25Stage(),
+    "dense": DenseStage("encoder"),
+    "feedback": FeedbackStage(("bm25", "dense"), "encoder"),
+    "run": RunFileStage("runs/towns/bm25.run"),
+    "fusion": FusionStage(("bm25", "dense")),
+    "features": FeaturesStage(("bm25", "dense"), training=ADAPTING),
+    "query-adapter": QueryAdapterStage("bm25", "encoder", depth=4, training=ADAPTING),
+    "similar-queries": SimilarQueriesStage("bm25", "encoder", queries=3, depth=4),
+    "late-interaction": LateInteractionStage("bm25", "encoder", depth=4, below_weight=1.0, feedback_weight=0.5),
+    "neighbours": NeighboursStage("bm25", documents=2, depth=4),
+    "cross-encoder": CrossEncoderStage(
         "bm25", EncoderSettings("encoder"), depth=4, training=TrainingSettings(epochs=1, lists_per_epoch=4, lr=1e-3)
     ),
 }
