@@ -9,16 +9,17 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from rerank.data.types import Fold, Judgments
+from rerank.data.types import FINAL, Fold, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.files import write_text
 from rerank.utils.json_files import check_shape, read_json
 
-FINAL = "final"  # the fold that trains the model to deploy: on all judged queries, without test queries
-SPLIT = "split"  # the only fold of a collection with a published split
-SHARE = 0.1  # of the queries validate, if nothing else says which do
-PARTS = {"test": "test", "valid": "validation", "train": "training"}
-"""The parts of a split, each with its word. Of the parts that have a query, the first of these uses it."""
+SPLIT = "split"
+"""The name of the only fold of a collection with a published split."""
+SHARE = 0.1
+"""The share of the queries that validate, if nothing else says which do."""
+SPLITS = {"test": "test", "valid": "validation", "train": "training"}
+"""The splits of a fold, each with its word. A query in several published splits belongs to the first of these."""
 
 
 class Judged(NamedTuple):
@@ -41,34 +42,34 @@ def make_folds(query_ids: Iterable[str], k: int = 5, seed: int = 0) -> list[Fold
     return official_folds([(str(i + 1), sorted(shuffled[i::k])) for i in range(k)])
 
 
-def official_folds(parts: Sequence[tuple[str, Iterable[str]]]) -> list[Fold]:
-    """The folds of (name, query ids) parts: part i tests, part i - 1 (cyclic) validates, the rest train.
+def official_folds(groups: Sequence[tuple[str, Iterable[str]]]) -> list[Fold]:
+    """The folds of (name, query ids) groups: group i tests, group i - 1 (cyclic) validates, the rest train.
 
-    Raises UserError for fewer than 3 parts, and ValueError for a query that is in two of them.
+    Raises UserError for fewer than 3 groups, and ValueError for a query that is in two of them.
     """
-    if len(parts) < 3:
-        raise UserError(f"folds: expected at least 3 (one tests, one validates, the rest train), got {len(parts)}")
-    members = [tuple(query_ids) for _, query_ids in parts]
+    if len(groups) < 3:
+        raise UserError(f"folds: expected at least 3 (one tests, one validates, the rest train), got {len(groups)}")
+    members = [tuple(query_ids) for _, query_ids in groups]
     folds = []
-    for i, (name, _) in enumerate(parts):
-        others = (queries for j, queries in enumerate(members) if j not in (i, (i - 1) % len(parts)))
+    for i, (name, _) in enumerate(groups):
+        others = (queries for j, queries in enumerate(members) if j not in (i, (i - 1) % len(groups)))
         folds.append(Fold(name, tuple(chain.from_iterable(others)), members[i - 1], members[i]))
     return folds
 
 
-def merge_splits(parts: Mapping[str, Judgments], source: str, *notes: str) -> Judged:
-    """All judgments, and the fold of the parts: "train", "test" and, if there is one, "valid"; `notes` come first.
+def merge_splits(splits: Mapping[str, Judgments], source: str, *notes: str) -> Judged:
+    """All judgments, and the fold of the splits: "train", "test" and, if there is one, "valid"; `notes` come first.
 
-    A query of several parts tests rather than validates and validates rather than trains, with the judgments of that
-    part alone; a note counts those left out of the other. Without validation queries, `hold_out` takes some of the
+    A query of several splits tests rather than validates and validates rather than trains, with the judgments of that
+    split alone; a note counts those left out of the other. Without validation queries, `hold_out` takes some of the
     training queries, with the same seed whatever `--seed` is, as the fold is one of all experiments. Raises UserError,
     with `source`, if too few queries are left to train on.
     """
-    part_of: dict[str, str] = {}
+    split_of: dict[str, str] = {}
     counts: Counter[tuple[str, str]] = Counter()
-    for part in PARTS:
-        counts.update((part, part_of.setdefault(query_id, part)) for query_id in parts.get(part, {}))
-    test, valid, train = (tuple(q for q in parts.get(part, {}) if part_of[q] == part) for part in PARTS)
+    for split in SPLITS:
+        counts.update((split, split_of.setdefault(query_id, split)) for query_id in splits.get(split, {}))
+    test, valid, train = (tuple(q for q in splits.get(split, {}) if split_of[q] == split) for split in SPLITS)
     if not train:
         raise UserError(f"{source}: all its training queries validate or test too, so none is left to train on")
     drawn = ""
@@ -76,16 +77,16 @@ def merge_splits(parts: Mapping[str, Judgments], source: str, *notes: str) -> Ju
         drawn = " of the training queries, drawn at random, as no others are published"
         train, valid = hold_out(train)
     shared = [
-        f"{source}: {count} {PARTS[part]} queries are {PARTS[other]} queries too: used as these alone"
-        for (part, other), count in counts.items()
-        if part != other
+        f"{source}: {count} {SPLITS[split]} queries are {SPLITS[other]} queries too: used as these alone"
+        for (split, other), count in counts.items()
+        if split != other
     ]
     split = (
         f"{source}: published split: {len(train)} queries train, {len(valid)} validate{drawn}, {len(test)} test; it is "
         f"the fold {SPLIT}"
     )
     # The first of these that has a query: its judgments are not copied, as there may be millions.
-    merged: Judgments = ChainMap(*(parts[part] for part in PARTS if part in parts))  # type: ignore[arg-type]
+    merged: Judgments = ChainMap(*(splits[split] for split in SPLITS if split in splits))  # type: ignore[arg-type]
     return Judged(merged, (Fold(SPLIT, train, valid, test),), (*notes, *shared, split))
 
 

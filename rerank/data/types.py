@@ -18,6 +18,9 @@ Judgments = Mapping[str, dict[str, int]]
 Measurements = dict[str, dict[str, float]]
 """measure -> query_id -> value."""
 
+FINAL = "final"
+"""The name of the fold that trains the model to deploy."""
+
 FLOAT32_MAX = 3.4028235677973362e38
 """The largest float64 that rounds to a finite float32."""
 
@@ -92,7 +95,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Fold:
-    """The query ids that train, validate and test one model; no query is in more than one part."""
+    """The query ids that train, validate and test one model; no query is in more than one split."""
 
     name: str
     train: tuple[str, ...]
@@ -102,7 +105,12 @@ class Fold:
     def __post_init__(self) -> None:
         counts = Counter([*self.train, *self.valid, *self.test])
         if twice := sorted(query_id for query_id, count in counts.items() if count > 1):
-            raise ValueError(f"fold {self.name}: queries {', '.join(twice[:5])} are in more than one part")
+            raise ValueError(f"fold {self.name}: queries {', '.join(twice[:5])} are in more than one split")
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it trains the model to deploy: on all judged queries but those that validate, and it tests none."""
+        return self.name == FINAL
 
 
 class BestPassage(NamedTuple):

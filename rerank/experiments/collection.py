@@ -6,10 +6,10 @@ from typing import Any
 
 from rerank.config import CollectionSettings, Config
 from rerank.data.collections import Collection, open_collection, queries_to_train
-from rerank.data.folds import FINAL, draw_queries, final_fold, make_folds, read_folds, write_folds
+from rerank.data.folds import draw_queries, final_fold, make_folds, read_folds, write_folds
 from rerank.data.letor.layouts import is_feature_source
 from rerank.data.trec import write_qrels
-from rerank.data.types import Fold
+from rerank.data.types import FINAL, Fold
 from rerank.experiments.runs.layout import DEFAULT, CollectionFolder
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked

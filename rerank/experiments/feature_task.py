@@ -24,7 +24,7 @@ from rerank.losses.shifts import changes_with_a_shift
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp, score_features
 from rerank.training.device import precision_facts
 from rerank.training.objective import open_loss
-from rerank.training.task import Part
+from rerank.training.task import Split
 from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash, write_text
 from rerank.utils.json_files import read_json
@@ -110,7 +110,7 @@ class FeatureTask:
     training query has a relevant document, and for several processes. `training` has the seed of the fold.
     """
 
-    judged_parts: ClassVar[tuple[Part, ...]] = ("valid", "test")
+    judged_splits: ClassVar[tuple[Split, ...]] = ("valid", "test")
     memory: ClassVar[None] = None  # batch norm: the scores depend on all documents of a step
     first_stage: ClassVar[Run] = {}
 
@@ -130,14 +130,14 @@ class FeatureTask:
                 f"fold {fold.name}: none of its {len(fold.train)} training queries has a relevant document: "
                 "nothing to learn"
             )
-        self.sets: dict[Part, FeatureSet] = {"train": train, "valid": valid, "test": test}
+        self.sets: dict[Split, FeatureSet] = {"train": train, "valid": valid, "test": test}
         network, width = dataset.config.network, train.features.shape[1]
         model = FeatureMLP(width, network.hidden, self.training.seed, network.transform)
         if not changes_with_a_shift(open_loss(dataset.config.loss)):  # what moves all scores would learn from rounding
             model.output.bias.requires_grad_(False)
             model.hidden_norm.bias.requires_grad_(False)
         self.model = model.to(accelerator.device)
-        self._qrels = {part: self.sets[part].qrels() for part in self.judged_parts}
+        self._qrels = {split: self.sets[split].qrels() for split in self.judged_splits}
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
@@ -153,11 +153,11 @@ class FeatureTask:
     def batch(self, lists: Sequence[FeatureList]) -> Batch[Tensor]:
         return make_feature_batch(lists)
 
-    def score(self, part: Part) -> Run:
-        return score_features(self.model, self.sets[part], self.qrels(part), self.accelerator)
+    def score(self, split: Split) -> Run:
+        return score_features(self.model, self.sets[split], self.qrels(split), self.accelerator)
 
-    def qrels(self, part: Part) -> Qrels:
-        return self._qrels[part]
+    def qrels(self, split: Split) -> Qrels:
+        return self._qrels[split]
 
     def save(self, folder: Path) -> None:
         save_feature_mlp(self.model, folder)

@@ -8,7 +8,7 @@ from typing import Any
 from rerank.config import Config, validate
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, open_collection, queries_to_search, queries_to_train
-from rerank.data.folds import FINAL
+from rerank.data.types import FINAL
 from rerank.experiments.collection import (
     expect_same_folds,
     expect_text,

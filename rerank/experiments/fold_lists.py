@@ -6,26 +6,26 @@ from typing import Any
 
 from rerank.data.candidates import ListsOf
 from rerank.data.collections import Collection
-from rerank.data.folds import PARTS
+from rerank.data.folds import SPLITS
 from rerank.data.lists import OF_TEXT, TrainingLists
 from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
 from rerank.losses import LABELS
-from rerank.training.task import Part
+from rerank.training.task import Split
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
 
 def measured_candidates(
-    part: Part, fold: Fold, candidates: Mapping[str, Candidates], qrels: Judgments
+    split: Split, fold: Fold, candidates: Mapping[str, Candidates], qrels: Judgments
 ) -> Sequence[Candidates]:
     """The candidates of the validation or test queries that have any; raises UserError if none of these is judged."""
-    query_ids: tuple[str, ...] = getattr(fold, part)
-    if part == "test" and not query_ids:  # of the final model, and of a stage of a pipeline
+    query_ids: tuple[str, ...] = getattr(fold, split)
+    if split == "test" and not query_ids:  # of the final model, and of a stage of a pipeline
         return []
     found = [query_id for query_id in query_ids if candidates[query_id].doc_ids]
     if not any(query_id in qrels for query_id in found):
         raise UserError(
-            f"fold {fold.name}: none of its {PARTS[part]} queries is judged and has a candidate: nothing to measure"
+            f"fold {fold.name}: none of its {SPLITS[split]} queries is judged and has a candidate: nothing to measure"
         )
     return ListsOf(candidates, found)
 
@@ -46,9 +46,9 @@ def trainable_candidates(fold: Fold, candidates: Mapping[str, Candidates], show:
     return ListsOf(candidates, [query_id for query_id in fold.train if query_id not in skipped])
 
 
-def judgments_of(part: Part, fold: Fold, qrels: Judgments) -> Qrels:
-    """The judgments of a part's queries."""
-    return {query_id: qrels[query_id] for query_id in getattr(fold, part) if query_id in qrels}
+def judgments_of(split: Split, fold: Fold, qrels: Judgments) -> Qrels:
+    """The judgments of a split's queries."""
+    return {query_id: qrels[query_id] for query_id in getattr(fold, split) if query_id in qrels}
 
 
 def lists_of_fold(

@@ -40,10 +40,10 @@ def write_training_card(checkpoint: Path, config: Config, collection: str, fold:
 
 def _measures(fold: Fold, facts: dict[str, Any]) -> list[list[str]]:
     """The rows of the table of measures, its header first."""
-    means = {part: result["means"] for part, result in facts["outcome"].items()}
+    means = {split: result["means"] for split, result in facts["outcome"].items()}
     names = {"valid": f"{len(fold.valid)} validation queries", "test": f"{len(fold.test)} test queries"}
-    rows = [[name, *(f"{means[part][name]:.4f}" for part in means)] for name in next(iter(means.values()))]
-    return [["measure", *(names[part] for part in means)], *rows]
+    rows = [[name, *(f"{means[split][name]:.4f}" for split in means)] for name in next(iter(means.values()))]
+    return [["measure", *(names[split] for split in means)], *rows]
 
 
 def _front_matter(encoder: str) -> str:

@@ -137,7 +137,7 @@ def rescore(
             "model": checkpoint,
             "config": sections(dataset.config),
             "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": plan.facts["documents"]},
-            "first_stage": {"run": str(dataset.first_stage), "sha256": plan.facts["run"]},
+            "first_stage": {"run": str(scoring.run), "sha256": plan.facts["run"]},
             "queries": plan.facts["queries"],
             "tokens": int(scoring.tokens.sum()),
             "parts": count,
@@ -154,7 +154,7 @@ def _plan(scoring: Scoring, out: Path, parts: int | None) -> Parts:
     texts = scoring.dataset.collection.queries
     graph = [file_hash(Path(checkpoint) / EXPORT_FILE)] if is_export(checkpoint) else None  # of its other files' hashes
     facts = {
-        "run": kept_hash(scoring.dataset.first_stage),
+        "run": kept_hash(scoring.run),
         "depth": settings.first_stage.depth,
         "queries": short_hash(*((found.query_id, texts[found.query_id]) for found in scoring.lists)),
         "documents": scoring.passages.documents.sha256(),

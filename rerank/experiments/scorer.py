@@ -40,6 +40,12 @@ class Scoring:
     accelerator: Accelerator
     memory: TokenBudget
 
+    @property
+    def run(self) -> Path:
+        """The run whose candidates are scored."""
+        assert self.dataset.first_stage is not None  # see _run_dataset
+        return self.dataset.first_stage
+
     @cached_property
     def tokens(self) -> np.ndarray:
         """(queries,) the tokens of all passages of each query's candidates."""

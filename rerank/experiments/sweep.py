@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from rerank.config import Config
-from rerank.data.folds import FINAL
+from rerank.data.types import FINAL
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.significance import mean_and_error
 from rerank.evaluation.tables import aligned, format_mean

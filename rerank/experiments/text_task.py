@@ -49,7 +49,7 @@ from rerank.models.pooling import POOLINGS, moves_with_scores
 from rerank.models.scoring import score_candidates
 from rerank.training.device import precision_facts
 from rerank.training.objective import open_loss
-from rerank.training.task import Part
+from rerank.training.task import Split
 from rerank.training.tracking import check_tracker
 from rerank.utils.errors import UserError, nearest, needed
 from rerank.utils.progress import log
@@ -57,16 +57,17 @@ from rerank.utils.progress import log
 
 @dataclass(frozen=True)
 class TextDataset:
-    """The candidates, in the run `first_stage`, of every query; a fold's training starts from the encoder `model`.
+    """The candidates of every query; a fold's training starts from the encoder `model`.
 
-    The queries are those of `queries_to_train`, or those of a run that is only re-ranked. `lists` are those of
-    `--training.lists`, `folds` those to train.
+    `first_stage` is the run of the candidates, or None if a stage of a pipeline ranked them. The queries are those of
+    `queries_to_train`, or those of a run that is only re-ranked. `lists` are those of `--training.lists`, `folds` those
+    to train.
     """
 
     config: Config
     folder: CollectionFolder
     collection: Collection
-    first_stage: Path
+    first_stage: Path | None
     candidates: Mapping[str, Candidates]
     model: str
     lists: TrainingLists | None = None
@@ -158,12 +159,12 @@ class TextTask:
     `training` has the seed of the fold.
     """
 
-    judged_parts: ClassVar[tuple[Part, ...]] = ("train", "valid", "test")
+    judged_splits: ClassVar[tuple[Split, ...]] = ("train", "valid", "test")
 
     def __init__(self, dataset: TextDataset, fold: Fold, accelerator: Accelerator) -> None:
         self.config, self.dataset, self.fold, self.accelerator = dataset.config, dataset, fold, accelerator
         self.training = replace(self.config.training, seed=fold_seed(self.config.training.seed, fold.name))
-        self.lists: dict[Part, Sequence[Candidates]] = {}
+        self.lists: dict[Split, Sequence[Candidates]] = {}
         config = replace(self.config, training=self.training)
         self.model, self.memory = open_to_train(config, dataset.model, accelerator)
         self.model.first_stage_weight = self.config.encoder.first_stage_weight
@@ -197,8 +198,8 @@ class TextTask:
     def first_stage(self) -> Run:
         return in_first_order(self.lists["valid"])
 
-    def score(self, part: Part) -> Run:
-        lists, what = list(self.lists[part]), "testing" if part == "test" else "validating"
+    def score(self, split: Split) -> Run:
+        lists, what = list(self.lists[split]), "testing" if split == "test" else "validating"
         return score_candidates(self.model, self.passages, lists, self.accelerator, self.memory, what)
 
     def training_lists(self, epoch: int) -> Sequence[Candidates]:
@@ -206,13 +207,13 @@ class TextTask:
         relevant, non_relevant = ("all", "all") if self.of_file else (lists.relevant, lists.non_relevant)
         return epoch_lists(self.lists["train"], epoch, training.lists_per_epoch, relevant, non_relevant, training.seed)
 
-    def qrels(self, part: Part) -> Qrels:
-        return judgments_of(part, self.fold, self.dataset.collection.qrels)
+    def qrels(self, split: Split) -> Qrels:
+        return judgments_of(split, self.fold, self.dataset.collection.qrels)
 
     def save(self, folder: Path) -> None:
         """Writes a Hugging Face folder that records the collection, and a first stage whose scores it adds."""
         settings = recorded(self.config.collection)
-        if self.config.encoder.first_stage_weight and self.config.first_stage.run:
+        if self.dataset.first_stage and self.config.encoder.first_stage_weight and self.config.first_stage.run:
             settings["first_stage"] = self.dataset.first_stage.name
         save_cross_encoder(self.model, folder, settings)
 
@@ -227,7 +228,7 @@ class TextTask:
             **({"training_lists": self.of_file} if self.of_file else {}),
             "texts": {**documents.statistics(), "queries_cut": self.passages.truncated_queries()},
             "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": documents.sha256()},
-            **first_stage_facts(self.config, dataset.first_stage),
+            **(first_stage_facts(self.config, dataset.first_stage) if dataset.first_stage else {}),
             "max_tokens_per_forward": self.memory.tokens,
             "passages": f"padded: {self.model.padding_reason}" if self.model.padding_reason else "packed",
             "attention_dropout": _attention_dropout(self.model),

@@ -9,10 +9,9 @@ from typing import Any
 from accelerate import Accelerator
 
 from rerank.config import Config, sections
-from rerank.data.folds import FINAL
 from rerank.data.letor.layouts import is_feature_source
 from rerank.data.trec import write_run
-from rerank.data.types import Fold, Run
+from rerank.data.types import FINAL, Fold, Run
 from rerank.experiments.feature_task import FeatureDataset, FeatureTask, open_features
 from rerank.experiments.model_card import write_training_card
 from rerank.experiments.runs.experiment_results import joined_test_runs
@@ -66,13 +65,13 @@ def train_folds(config: Config, fold: str = "all") -> ExperimentFolder:
     The fold "final" is the model to deploy: every judged query of the collection trains but 10 %, which validate.
     """
     experiment = open_experiment(config, fold)
-    for part in experiment.dataset.folds:
-        folder = experiment.folder.fold(part.name)
+    for one in experiment.dataset.folds:
+        folder = experiment.folder.fold(one.name)
         with exclusive(experiment.accelerator, folder.path, LOCK):
             if folder.finished:
-                log.info(f"{folder.tag}, fold {part.name}: finished already")
+                log.info(f"{folder.tag}, fold {one.name}: finished already")
             else:
-                train_fold(experiment, part)
+                train_fold(experiment, one)
     folders = [experiment.folder.fold(name) for name in experiment.dataset.fold_names]
     if fold != FINAL and experiment.accelerator.is_main_process and all(folder.finished for folder in folders):
         write_run(experiment.folder.all_run, joined_test_runs(folders, config), experiment.folder.name)
@@ -105,7 +104,7 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
             "best_valid": best["valid"],
             **({"first_stage_valid": best["first_stage"]} if "first_stage" in best else {}),
             **task.facts(),
-            "qrels": {part: judgments_hash(task.qrels(part)) for part in task.judged_parts if getattr(fold, part)},
+            "qrels": {one: judgments_hash(task.qrels(one)) for one in task.judged_splits if getattr(fold, one)},
             **device_facts(accelerator.device),
             "processes": accelerator.num_processes,
             "seconds": round(time.time() - start, 1),

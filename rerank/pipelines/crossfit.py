@@ -11,10 +11,9 @@ from functools import partial
 from pathlib import Path
 
 from rerank.config import Config
-from rerank.data.folds import FINAL
 from rerank.data.runs import read_run
 from rerank.data.trec import first_documents, write_run
-from rerank.data.types import Fold, Run
+from rerank.data.types import FINAL, Fold, Run
 from rerank.pipelines.stages.base import Ranker, Stage, below
 from rerank.pipelines.stages.world import World
 from rerank.utils.cluster import LOCAL, work_on_ray

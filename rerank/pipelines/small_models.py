@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from rerank.experiments.fold_lists import in_first_order, judgments_of, measured
 from rerank.models.bi_encoder import BiEncoder
 from rerank.models.query_adapter import VectorPairs, compared
 from rerank.models.scoring import make_run, pairs_of
-from rerank.training.task import Part
+from rerank.training.task import Split
 
 WEIGHTS = "weights.pt"
 Inputs = Callable[[Sequence[Candidates]], Any]  # those of a model for some lists
@@ -65,7 +65,8 @@ class WeightedSum(nn.Module):
 class SmallModelTask:
     """A fold of text and a small model; `weight` is that of the first stage's score. See `training.task.Task`."""
 
-    memory = None  # a step is a product of small matrices
+    judged_splits: ClassVar[tuple[Split, ...]] = ("train", "valid")
+    memory: ClassVar[None] = None  # a step is a product of small matrices
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class SmallModelTask:
     ) -> None:
         self.fold, self._qrels, self.inputs, self.device = fold, qrels, inputs, device
         self.drawn, self.training, self.weight = lists, training, weight
-        self.lists: dict[Part, Sequence[Candidates]] = {
+        self.lists: dict[Split, Sequence[Candidates]] = {
             "valid": measured_candidates("valid", fold, candidates, qrels),
             "train": trainable_candidates(fold, candidates, show=False),
         }
@@ -102,15 +103,18 @@ class SmallModelTask:
     def first_stage(self) -> Run:
         return in_first_order(self.lists["valid"])
 
-    def score(self, part: Part) -> Run:
-        return score_lists(self.model, self.inputs, list(self.lists[part]), self.weight, self.device)
+    def score(self, split: Split) -> Run:
+        return score_lists(self.model, self.inputs, list(self.lists[split]), self.weight, self.device)
 
-    def qrels(self, part: Part) -> Qrels:
-        return judgments_of(part, self.fold, self._qrels)
+    def qrels(self, split: Split) -> Qrels:
+        return judgments_of(split, self.fold, self._qrels)
 
     def save(self, folder: Path) -> None:
         folder.mkdir()
         torch.save(self.model.state_dict(), folder / WEIGHTS)
 
-    def load(self, folder: Path) -> None:
-        self.model.load_state_dict(torch.load(folder / WEIGHTS, weights_only=True))
+    def load(self, checkpoint: Path) -> None:
+        self.model.load_state_dict(torch.load(checkpoint / WEIGHTS, weights_only=True))
+
+    def facts(self) -> dict[str, Any]:
+        return {"parameters": sum(parameter.numel() for parameter in self.model.parameters())}

@@ -97,19 +97,19 @@ def _cached_gradient(
 ) -> Tensor:
     inputs = batch.inputs
     groups = make_microbatches(inputs.lengths(), tokens, model.is_padded)
-    parts = [inputs.take(group).to(accelerator.device) for group in groups]
+    micro_batches = [inputs.take(group).to(accelerator.device) for group in groups]
 
-    def score(part: Packed) -> Tensor:
+    def score(micro_batch: Packed) -> Tensor:
         with accelerator.autocast():  # one a pass: it keeps casts of weights that were made without a graph
-            scores: Tensor = model(part)
+            scores: Tensor = model(micro_batch)
         return scores
 
     states, cached = [], []
     with torch.set_grad_enabled(model.compiled):  # which draws the same as with a graph only if it has one
-        for part in parts[:-1]:
+        for micro_batch in micro_batches[:-1]:
             states.append(RandomState(accelerator.device))
-            cached.append(score(part).detach())
-    last = score(parts[-1])  # keeps its graph, so that it is not computed twice
+            cached.append(score(micro_batch).detach())
+    last = score(micro_batches[-1])  # keeps its graph, so that it is not computed twice
     scores = restore_order(torch.cat([*cached, last.detach()]).cpu(), groups).requires_grad_()
     flat = _with_first_scores(model, batch, model.pool(scores, inputs.documents))
     grid, losses = backward(batch, flat)
@@ -117,9 +117,9 @@ def _cached_gradient(
     order = torch.tensor([passage for group in groups for passage in group])
     *gradients, last_gradient = to_device(scores.grad[order], last.device).split([len(group) for group in groups])
     last.backward(last_gradient)
-    for part, gradient, state in zip(parts[:-1], gradients, states, strict=True):
+    for micro_batch, gradient, state in zip(micro_batches[:-1], gradients, states, strict=True):
         state.restore()
-        score(part).backward(gradient)
+        score(micro_batch).backward(gradient)
     return _measured(batch, grid, losses)
 
 

@@ -2,19 +2,25 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from torch import nn
 
 from rerank.batches.batch import Batch
-from rerank.data.types import Run
+from rerank.data.types import Qrels, Run
 from rerank.models.memory import TokenBudget
 
-Part = Literal["train", "valid", "test"]
+Split = Literal["train", "valid", "test"]
+"""The queries of a fold that train, validate or test."""
 
 
 class Task(Protocol):
-    """A model, the lists that train it, and the queries that validate it; `rerank.training.loop.train` trains it."""
+    """A model and the lists and queries of a fold; `rerank.training.loop.train` trains it.
+
+    `judged_splits` are those whose judgments the task has read.
+    """
+
+    judged_splits: ClassVar[tuple[Split, ...]]
 
     @property
     def model(self) -> nn.Module:
@@ -37,8 +43,17 @@ class Task(Protocol):
     def first_stage(self) -> Run:
         """The candidates of the validation queries in the first stage's order; empty if there is no first stage."""
 
-    def score(self, part: Part) -> Run:
+    def score(self, split: Split) -> Run:
         """Scores the candidates of the validation or the test queries with the model as it is."""
+
+    def qrels(self, split: Split) -> Qrels:
+        """The judgments of a split's queries."""
 
     def save(self, folder: Path) -> None:
         """Writes a checkpoint of the model into a new folder."""
+
+    def load(self, checkpoint: Path) -> None:
+        """Takes the model of a checkpoint that `save` wrote, on the same device."""
+
+    def facts(self) -> dict[str, Any]:
+        """What the manifest of the fold says of the model and of what it was trained on."""

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from itertools import cycle, islice
@@ -116,7 +115,7 @@ def untrained(stages: Mapping[str, Stage], world: World, folder: Path) -> Fitted
     """The pipeline of stages that have no query to learn from."""
     stages, nothing = in_order(stages), Fold("none", (), (), ())
     rankers = {name: of.fit(world, nothing, [{} for _ in below(of)], folder) for name, of in stages.items()}
-    return Fitted(stages, replace(world, queries={}), rankers)
+    return Fitted(stages, world.changed(queries={}), rankers)
 
 
 def stage_rows(pipeline: Fitted, texts: Sequence[str]) -> list[dict[str, Any]]:

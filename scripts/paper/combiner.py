@@ -103,7 +103,7 @@ def compare(source: Path, encoder: str, folder: Path, depths: Sequence[int], see
     for seed in range(seeds):
         named = {f"{title_of(loss)}-{depth}-{seed}".replace(" ", "-"): (loss, depth) for loss, depth in tried}
         combined = {name: FeaturesStage(tuple(stages), depth=depth, loss=loss) for name, (loss, depth) in named.items()}
-        seeded = replace(fitting.world, config=replace(config, training=replace(config.training, seed=seed)))
+        seeded = fitting.world.changed(config=replace(config, training=replace(config.training, seed=seed)))
         fittings.append((replace(fitting, stages={**stages, **combined}, world=seeded), list(combined)))
     for number, (loss, depth) in enumerate(tried):
         share, step = first_step(below, collection.qrels, loss, depth)

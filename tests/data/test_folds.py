@@ -47,7 +47,7 @@ def test_prescribed_folds_test_i_and_validate_the_one_before() -> None:
     folds = official_folds([("a", ["1", "2"]), ("b", ["3"]), ("c", ["4"]), ("d", ["5"])])
     assert folds[0] == Fold("a", train=("3", "4"), valid=("5",), test=("1", "2"))
     assert folds[2] == Fold("c", train=("1", "2", "5"), valid=("3",), test=("4",))
-    with pytest.raises(ValueError, match="fold a: queries 3 are in more than one part"):
+    with pytest.raises(ValueError, match="fold a: queries 3 are in more than one split"):
         official_folds([("a", ["1"]), ("b", ["3"]), ("c", ["3"])])
     with pytest.raises(UserError, match="at least 3"):
         official_folds([("a", ["1"]), ("b", ["3"])])

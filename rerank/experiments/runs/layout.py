@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.config import CollectionSettings, FirstStageSettings
-from rerank.data.folds import FINAL
+from rerank.data.types import FINAL
 from rerank.utils.locks import is_locked
 
 DEFAULT = CollectionSettings()  # the settings that no name shows

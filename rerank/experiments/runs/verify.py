@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rerank.data.folds import FINAL, draw_queries, read_folds
+from rerank.data.folds import draw_queries, read_folds
 from rerank.data.runs import read_qrels, read_run
 from rerank.data.trec import examples
-from rerank.data.types import Fold, Qrels
+from rerank.data.types import FINAL, Fold, Qrels
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.tables import aligned
 from rerank.experiments.runs.experiment_results import ExperimentResults
@@ -20,7 +20,7 @@ from rerank.utils.integrity import changes
 from rerank.utils.json_files import check_shape
 
 MEASURE = "nDCG@20"  # which the table shows
-PARTS = ("train", "valid", "test")
+SPLITS = ("train", "valid", "test")
 TOLERANCE = 1e-9
 
 
@@ -80,16 +80,16 @@ def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> 
     try:
         facts = read_manifest(folder.manifest, "outcome")
         fold: Fold = check_shape(facts["fold"], Fold)
-        judged = {part: {q: qrels[q] for q in getattr(fold, part) if qrels.get(q)} for part in PARTS}
+        judged = {split: {q: qrels[q] for q in getattr(fold, split) if qrels.get(q)} for split in SPLITS}
         errors += changes(folder.path, facts["files"])
-        for part in facts["outcome"]:
-            mean, changed = _outcome(folder, facts, part, judged[part])
-            value, errors = (mean if part == "test" else value), errors + changed
+        for split in facts["outcome"]:
+            mean, changed = _outcome(folder, facts, split, judged[split])
+            value, errors = (mean if split == "test" else value), errors + changed
         errors += _changed_inputs(folder, facts)
         if folder.name != FINAL:  # a final model has queries of its own
             errors += _changed_queries(facts["config"], folds[folder.name], fold)
-        for part, expected in facts["qrels"].items():
-            errors += _same_hash(f"qrels.txt, {part} queries", expected, judgments_hash(judged[part]))
+        for split, expected in facts["qrels"].items():
+            errors += _same_hash(f"qrels.txt, {split} queries", expected, judgments_hash(judged[split]))
         file = folder.experiment.settings
         for key, (found, recorded) in differences(read_settings(file), facts["config"]).items():
             errors.append(f"{file.name}, {key}: expected {recorded}, found {found}")
@@ -98,11 +98,11 @@ def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> 
     return value, errors
 
 
-def _outcome(folder: FoldFolder, facts: dict[str, Any], part: str, judged: Qrels) -> tuple[str, list[str]]:
+def _outcome(folder: FoldFolder, facts: dict[str, Any], split: str, judged: Qrels) -> tuple[str, list[str]]:
     """MEASURE of a run, and what differs in its hash and its means, computed again."""
-    run, recorded = folder.valid_run if part == "valid" else folder.test_run, facts["outcome"][part]
+    run, recorded = folder.valid_run if split == "valid" else folder.test_run, facts["outcome"][split]
     expected, measure = dict(recorded["means"]), facts["config"]["training"]["measure"]
-    if part == "valid" and measure != "loss":
+    if split == "valid" and measure != "loss":
         expected[measure_name(measure)] = facts["best_valid"]
     if not run.is_file():
         return "", _same_hash(run.name, recorded["sha256"], "")
@@ -128,7 +128,7 @@ def _changed_queries(config: dict[str, Any], whole: Fold, recorded: Fold) -> Ite
     """The queries that the settings draw from a fold of folds.json, against those of the manifest."""
     training = config["training"]
     found = draw_queries(whole, config["collection"]["train_queries"], training["validate_queries"], training["seed"])
-    if changed := [part for part in PARTS if getattr(found, part) != getattr(recorded, part)]:
+    if changed := [split for split in SPLITS if getattr(found, split) != getattr(recorded, split)]:
         yield f"folds.json: expected the {' and '.join(changed)} queries of the manifest, found others"
 
 

@@ -73,7 +73,7 @@ class CrossEncoderStage:
         config, (first,) = self.config(world.config), below
         query_ids, keep_scores = [*fold.train, *fold.valid], config.encoder.first_stage_weight > 0
         candidates = select_candidates(first, world.collection.qrels, self.depth, query_ids, keep_scores)
-        dataset = TextDataset(config, world.folder, world.texts, Path("below"), candidates, config.encoder.name)
+        dataset = TextDataset(config, world.folder, world.texts, None, candidates, config.encoder.name)
         with kept_torch_settings():
             accelerator = open_accelerator(config.training)
             task = TextTask(dataset, Fold(fold.name, fold.train, fold.valid, ()), accelerator)

@@ -1,10 +1,9 @@
 """World: a collection, and what is made of its documents once for all stages: the index and the vectors."""
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -29,45 +28,42 @@ MOST_KEPT = 100_000
 """Query vectors in memory; above it, all are made again."""
 FAISS = "faiss"
 """The setting of a stage that searches vectors with an index."""
+LATE, VECTORS = "late interaction", "vectors"
+"""What `made_with` looks for."""
 MOST_TEXTS_KEPT = 20_000
 """Documents whose words are in memory; above it, they are found again."""
 
 Made = TypeVar("Made")
 
 
-def once(make: Callable[["World", str], Made]) -> Callable[["World", str], Made]:
-    """What a method makes with an encoder, made once for a world and those that know other queries."""
-
-    @functools.wraps(make)
-    def kept(self: "World", name: str) -> Made:
-        key = make.__name__, name
-        if key not in self._made:
-            self._made[key] = make(self, name)
-        made: Made = self._made[key]
-        return made
-
-    return kept
-
-
-@dataclass(frozen=True)
 class World:
-    """A collection and the folder that keeps what is made of its documents.
+    """What a stage is given: a collection, and what is made of its documents once for all stages.
 
-    The keys of the index and of the vectors are hashes of the documents and of what made them. `config` has the
-    settings that all stages share: the collection's, the index, the device and the seed. `queries` are those that are
-    encoded together, so that their vectors do not depend on which of them are asked for first. `places` are the folders
-    of models that were copied, by their names. `runs` are those that several fits of a stage need, by its settings.
+    The keys of the index and of the vectors are hashes of the documents and of what made them.
+
+    Attributes:
+        config: the settings that all stages share: the collection's, the index, the device and the seed.
+        collection: queries, documents and qrels.
+        folder: the folder that keeps what is made of the documents.
+        queries: query_id to text, encoded together: their vectors do not depend on which are asked for first.
+        places: name of a model to the folder that it was copied to.
+        runs: runs that several fits of a stage need, by its settings.
     """
 
-    config: Config
-    collection: Collection
-    folder: CollectionFolder
-    queries: Mapping[str, str] = field(default_factory=dict)
-    places: Mapping[str, str] = field(default_factory=dict)
-    runs: dict[Any, Run] = field(default_factory=dict, repr=False)
-    _made: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False)
-    _query_vectors: dict[tuple[str, str], np.ndarray] = field(default_factory=dict, repr=False)
-    _words: dict[str, list[str]] = field(default_factory=dict, repr=False)
+    def __init__(
+        self,
+        config: Config,
+        collection: Collection,
+        folder: CollectionFolder,
+        queries: Mapping[str, str] = MappingProxyType({}),
+        places: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.config, self.collection, self.folder = config, collection, folder
+        self.queries, self.places = queries, places
+        self.runs: dict[Any, Run] = {}
+        self._made: dict[tuple[str, str], Any] = {}
+        self._query_vectors: dict[tuple[str, str], np.ndarray] = {}
+        self._words: dict[str, list[str]] = {}
 
     @classmethod
     def open(cls, config: Config) -> "World":
@@ -76,8 +72,32 @@ class World:
         return cls(config, collection, folder_of(config, collection))
 
     def knowing(self, queries: Mapping[str, str]) -> "World":
-        """The same world, with these queries."""
-        return replace(self, queries=queries, runs={})
+        """A world with these queries, which shares what was made of the documents."""
+        return self.changed(queries=queries)
+
+    def changed(
+        self,
+        config: Config | None = None,
+        collection: Collection | None = None,
+        queries: Mapping[str, str] | None = None,
+    ) -> "World":
+        """A world with other settings, qrels or queries on the same documents, which shares what was made of these."""
+        world = World(
+            config or self.config,
+            collection or self.collection,
+            self.folder,
+            self.queries if queries is None else queries,
+            self.places,
+        )
+        world._made, world._query_vectors, world._words = self._made, self._query_vectors, self._words
+        return world
+
+    def _once(self, what: str, encoder: str, make: Callable[[], Made]) -> Made:
+        """What is made with an encoder, made once for this world and those that share with it."""
+        if (what, encoder) not in self._made:
+            self._made[what, encoder] = make()
+        made: Made = self._made[what, encoder]
+        return made
 
     @cached_property
     def index(self) -> Path:
@@ -104,17 +124,18 @@ class World:
             found[document.doc_id] = kept[document.doc_id] = [word.term for word in find_words(document.text, language)]
         return [found[doc_id] or [] for doc_id in doc_ids]
 
-    @once
     def encoder(self, name: str) -> "BiEncoder":
         """The bi-encoder of a name or folder, on the device of the settings. Raises UserError if it is none."""
         from rerank.models.bi_encoder import BiEncoder  # loads torch
 
-        precision = self.config.training.precision
-        return BiEncoder.load(self.place_of(name), device=self._device(), precision=precision)
+        place, precision = self.place_of(name), self.config.training.precision
+        return self._once("encoder", name, lambda: BiEncoder.load(place, device=self._device(), precision=precision))
 
-    @once
     def late_interaction(self, name: str) -> LateInteraction:
         """The late interaction of an encoder with the documents. Raises UserError if it cannot be opened."""
+        return self._once(LATE, name, lambda: self._open_late_interaction(name))
+
+    def _open_late_interaction(self, name: str) -> LateInteraction:
         from rerank.models.late_interaction import TokenEncoder, is_multi_vector, open_multi_vector  # load torch
 
         place, precision = self.place_of(name), self.config.training.precision
@@ -131,17 +152,16 @@ class World:
         """Where a model is: the folder that it was copied to, or its name."""
         return self.places.get(model, model)
 
-    @once
     def vectors(self, name: str) -> EmbeddingStore:
         """The vectors of the documents by a bi-encoder, made unless the folder has them."""
-        return open_vectors(self.encoder(name), self.texts, self.folder)
+        return self._once(VECTORS, name, lambda: open_vectors(self.encoder(name), self.texts, self.folder))
 
     def made_with(self, name: str) -> list[Path]:
         """The folders of what the stages of this world have made of the documents with an encoder."""
         places = []
-        if ("late_interaction", name) in self._made:
+        if (LATE, name) in self._made:
             places.append(self.late_interaction(name).store.folder)
-        if ("vectors", name) in self._made:
+        if (VECTORS, name) in self._made:
             vectors = vectors_folder(self.encoder(name), self.texts, self.folder)
             places += [vectors, index_folder(vectors)]
         return [place for place in places if place.exists()]
@@ -169,12 +189,11 @@ class World:
             return dict(search_index(vectors, documents, depth, self.vector_index(name)))
         return dict(search_exactly(vectors, documents, depth))
 
-    @once
     def vector_index(self, name: str) -> VectorIndex:
         """The index of the vectors of a bi-encoder, made unless the folder has it. Raises UserError without faiss."""
         needed("faiss", 'index = "faiss"', "index")
         place = index_folder(vectors_folder(self.encoder(name), self.texts, self.folder))
-        return open_index(place, self.vectors(name))
+        return self._once("index", name, lambda: open_index(place, self.vectors(name)))
 
     def make_vectors(self, name: str, index: str) -> None:
         """Makes what `search` needs of the documents, unless the folder has it. Raises UserError as `vector_index`."""

@@ -1,7 +1,5 @@
 """What every kind of stage must do: open what it saved, learn from no test judgment, rank one query as among others."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -32,7 +30,7 @@ def test_no_judgment_of_another_query_than_the_folds_is_used(kind, here, tmp_pat
     world = open_world()
     qrels = dict(world.collection.qrels)
     turned = qrels | {q: {d: 1 - grade for d, grade in qrels[q].items()} for q in TESTED}
-    other = replace(world, collection=Judged(world.collection, turned))
+    other = world.changed(collection=Judged(world.collection, turned))
     runs = [ranked_by(fitted(one, kind, tmp_path / str(n)), one, kind) for n, one in enumerate((world, other))]
     assert runs[0] == runs[1]
 

@@ -153,7 +153,7 @@ def test_similar_judged_queries_vote_for_their_relevant_documents(here, tmp_path
     some = random.Random(0)
     best = [ranked(scores)[0] for scores in first.values()]
     qrels = {query_id: dict.fromkeys(some.sample(best, some.randint(2, 5)), 1) for query_id in judged}
-    world = replace(world, collection=Judged(world.collection, qrels))
+    world = world.changed(collection=Judged(world.collection, qrels))
     vectors = {query_id: unit(query_of(world, query_id)) for query_id in (*judged, *TESTED)}
 
     def votes(query_id):
@@ -313,7 +313,7 @@ def test_a_cross_encoder_learns_what_rerank_train_learns(here, tmp_path):
 
 def test_vectors_of_queries_are_made_again_when_too_many_are_kept(here, monkeypatch):
     monkeypatch.setattr(worlds, "MOST_KEPT", 1)
-    world = replace(open_world(), queries={})
+    world = open_world().changed(queries={})
     first = world.query_vectors("encoder", {"a": "good", "b": "bad"})
     second = world.query_vectors("encoder", {"a": "good", "c": "stone"})
     assert second.keys() == {"a", "c"}
@@ -348,7 +348,7 @@ def test_the_weights_of_few_queries_are_drawn_back(here, tmp_path, monkeypatch):
 def test_features_without_a_relevant_document_rank_as_the_last_stage(here, tmp_path):
     world = open_world()
     below = runs_below(world, "features", TESTED)
-    unjudged = replace(world, collection=Judged(world.collection, {}))
+    unjudged = world.changed(collection=Judged(world.collection, {}))
     ranker = STAGES["features"].fit(unjudged, FOLD, runs_below(world, "features", (*FOLD.train, *FOLD.valid)), tmp_path)
     ranker.save(tmp_path)
     for one in (ranker, STAGES["features"].open(world, tmp_path)):

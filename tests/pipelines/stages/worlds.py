@@ -4,8 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rerank.config import Config, EncoderSettings, TrainingSettings
-from rerank.data.folds import FINAL
-from rerank.data.types import Fold
+from rerank.data.types import FINAL, Fold
 from rerank.pipelines.stages import (
     BM25Stage,
     CrossEncoderStage,
