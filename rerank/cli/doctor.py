@@ -15,6 +15,7 @@ from rerank.config.flags import Flags, only
 from rerank.config.settings import often
 from rerank.data.collections import open_collection
 from rerank.data.letor.layouts import fold_names, is_feature_source
+from rerank.experiments.collection import check_judged_documents
 from rerank.models.encoder import load_encoder
 from rerank.retrieval.java import java_version
 from rerank.retrieval.lucene_index import choose_index
@@ -83,7 +84,9 @@ def _collection(config: Config) -> str:
     collection = open_collection(config.collection.source, config.collection.queries)
     texts = "with its documents" if collection.has_documents else "documents from the index"
     judged = sum(query_id in collection.qrels for query_id in collection.queries)
-    return f"{collection.source}: {len(collection.queries)} queries, {judged} of them judged; {texts}"
+    line = check_judged_documents(collection) if collection.found_at_once else ""
+    facts = f"{collection.source}: {len(collection.queries)} queries, {judged} of them judged; {texts}"
+    return f"{facts}; {line}" if line else facts
 
 
 def _features(config: Config) -> str:

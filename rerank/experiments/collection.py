@@ -1,5 +1,6 @@
 """The collection that settings, or a checkpoint, name; its folds: a published split, official ones, or drawn ones."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,11 @@ from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
 
+QUERIES_LOOKED_UP = 1000
+"""Judged queries whose documents are looked up, at most."""
+DOCUMENTS_LOOKED_UP = 10
+"""Judged documents of a query that are looked up, at most."""
+
 
 def folder_of(config: Config, collection: Collection) -> CollectionFolder:
     """Where the results of the collection are."""
@@ -28,6 +34,33 @@ def expect_text(source: str) -> None:
             f"{source}: holds feature vectors, no text: there is nothing to retrieve or to score again; "
             " `rerank train` trains on them and writes the runs"
         )
+
+
+def check_judged_documents(collection: Collection) -> str:
+    """A line if the collection has less than half of the judged documents, else ""; some are looked up, not all.
+
+    Raises UserError if it has none of them, as with judgments of whole documents and a corpus of passages.
+    """
+    query_ids = _spread([query_id for query_id in collection.qrels if collection.qrels[query_id]], QUERIES_LOOKED_UP)
+    asked = {d: q for q in query_ids for d in _spread(list(collection.qrels[q]), DOCUMENTS_LOOKED_UP)}
+    known = collection.known(asked)
+    if len(known) * 2 >= len(asked):
+        return ""
+    of = f"of the {len(asked)} judged documents that were looked up"
+    doc_id, query_id = next((d, q) for d, q in asked.items() if d not in known)
+    if known:
+        share = f"({len(known) / len(asked):.0%}), not {doc_id} of query {query_id}; compare the ids"
+        return f"{collection.source}: has {len(known)} {of} {share}"
+    first = next(iter(collection.documents())).doc_id
+    raise UserError(
+        f"{collection.source}: has none {of}: query {query_id} has a judgment of {doc_id}, and the first document is "
+        f"{first}; compare the ids"
+    )
+
+
+def _spread(values: Sequence[str], count: int) -> Sequence[str]:
+    """About as many of the values as `count`, at equal distances."""
+    return values[:: -(-len(values) // count) or 1]
 
 
 def recorded(settings: CollectionSettings) -> dict[str, str]:

@@ -22,6 +22,7 @@ from rerank.data.tokens import open_store
 from rerank.data.types import Candidates, Fold, Qrels, Run
 from rerank.evaluation.measures import measure_name
 from rerank.experiments.collection import (
+    check_judged_documents,
     drawn_folds,
     fold_names_of,
     folder_of,
@@ -120,14 +121,16 @@ def open_text(config: Config, fold_name: str) -> TextDataset:
     collection, file = open_checked(config, fold_name, judged=True), config.training.lists
     lists = read_training_lists(Path(file), collection.queries, LABELS[config.loss.name]) if file else None
     folder = folder_of(config, collection)
+    texts = with_texts(config, collection, folder)
+    if line := check_judged_documents(texts):
+        log.info(line)
     queries = queries_in_use(config, collection, fold_name)
     run = first_stage_run(config, collection, folder, queries)
     depth, keep_scores = config.first_stage.depth, config.encoder.first_stage_weight > 0
     found = read_run_arrays(run, depth, queries)
     candidates = select_candidates(found, collection.qrels, depth, queries, keep_scores)
     folds = [fold for fold in drawn_folds(config, collection, fold_name) if fold_name in ("all", fold.name)]
-    collection = with_texts(config, collection, folder)
-    return TextDataset(config, folder, collection, run, candidates, config.encoder.name, lists, folds)
+    return TextDataset(config, folder, texts, run, candidates, config.encoder.name, lists, folds)
 
 
 def open_to_train(config: Config, encoder: str, accelerator: Accelerator) -> tuple[CrossEncoder, TokenBudget]:

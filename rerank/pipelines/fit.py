@@ -16,6 +16,7 @@ from rerank.data.trec import write_run
 from rerank.data.types import Run
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.weights import MEASURE
+from rerank.experiments.collection import check_judged_documents
 from rerank.pipelines.crossfit import FEWEST, CrossFitting, Parts
 from rerank.pipelines.defaults import ENCODER, check_encoder, default_stages
 from rerank.pipelines.evidence import Trial, evidence_of, total_ms
@@ -114,6 +115,8 @@ def _fit(
 ) -> tuple[Fitted, dict[str, Any]]:
     """The stages that are kept, fitted, and the evidence of all; without judgments, the last stage that needs none."""
     collection = world.collection
+    if line := check_judged_documents(world.texts):
+        log.info(line)
     judged = [query_id for query_id in queries_to_train(collection) if collection.qrels.get(query_id)]
     if len(judged) >= FEWEST:
         stages, (parts, tested) = every, _parts(collection, judged)

@@ -199,7 +199,7 @@ class IndexedTexts:
 
     source: str
     index: Path
-    has_documents = True
+    has_documents = found_at_once = True
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -213,6 +213,10 @@ class IndexedTexts:
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
         return self._read(doc_ids)
+
+    def known(self, doc_ids: Iterable[str]) -> set[str]:
+        with open_searcher(self.index) as searcher:
+            return {doc_id for doc_id in doc_ids if searcher.doc(doc_id) is not None}
 
     def _read(self, keys: Sequence[str] | Sequence[int]) -> Iterator[Document]:
         """The documents of these ids, or of these numbers in the index."""

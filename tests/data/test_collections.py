@@ -51,7 +51,8 @@ def test_a_folder_gives_queries_qrels_and_texts(folder):
     assert queries_to_search(collection) == {"q2": "drag", "q1": "orbit"}
     assert collection.qrels == {"q1": {"d2": 2, "d1": 0}, "q2": {"d1": 1}}
     assert (collection.folds, collection.origin.judged.notes) == ((), ())
-    assert collection.has_documents
+    assert (collection.has_documents, collection.found_at_once) == (True, True)
+    assert collection.known(["d9", "d1", "d1"]) == {"d1"}
     assert [document.text for document in collection.get(["d3", "d1", "d2", "d1"])] == [
         "no title",
         "Wings lift and drag",
@@ -290,10 +291,12 @@ def test_robust04_of_a_user_with_the_disks(monkeypatch, home, capfd):
     assert sum(map(len, collection.qrels.values())) == 311_410
     assert [fold.name for fold in collection.folds] == ["1", "2", "3", "4", "5"]
     assert sorted(q for fold in collection.folds for q in fold.test) == sorted(collection.queries)
-    assert collection.has_documents
+    assert (collection.has_documents, collection.found_at_once) == (True, False)  # ir_datasets builds a store
     texts = {document.doc_id: document.text for document in collection.documents()}
     assert len(texts) == 12
     doc_ids = sorted(texts, reverse=True)
+    assert collection.known([*doc_ids, "FT1"]) == set(doc_ids)
+    assert collection.found_at_once
     assert [document.text for document in collection.get(doc_ids)] == [texts[doc_id] for doc_id in doc_ids]
     for doc_id, title, body in collection.get(doc_ids):
         assert (2 < len(title.split()) < 10) == (not doc_id.startswith("FR"))  # which ir_datasets gives no title
@@ -311,7 +314,7 @@ def test_robust04_without_the_disks_names_the_tree(monkeypatch, tmp_path):
     standin.write_topics(tmp_path)
     standin.use_home(monkeypatch, tmp_path)
     collection = open_collection(ROBUST04)
-    assert not collection.has_documents
+    assert (collection.has_documents, collection.found_at_once) == (False, False)
     expected = (
         r"not on this machine: expected .*/disks45/corpus, with 2295 files that match .*/FBIS/FB\*, .*/LATIMES/LA\*"
     )

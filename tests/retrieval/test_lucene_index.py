@@ -40,6 +40,7 @@ def test_an_index_with_raw_documents_gives_them_back(tmp_path):
     texts = IndexedTexts("towns", with_raw_documents(DOCUMENTS, tmp_path / "index"))
     assert list(texts.get(["body", "wing"])) == DOCUMENTS[::-1]
     assert list(texts.documents()) == DOCUMENTS
+    assert texts.known(["body", "nowhere"]) == {"body"}
     with pytest.raises(UserError, match="has no document nowhere"):
         list(texts.get(["nowhere"]))
     build_index(DOCUMENTS, tmp_path / "own")

@@ -3,9 +3,10 @@
 BEIR: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models", 2021.
 """
 
+import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
@@ -43,7 +44,7 @@ class BeirFolder:
     id_key: str = "_id"
     title_key: str = "title"
     text_key: str = "text"
-    has_documents = True
+    has_documents = found_at_once = True
 
     def __post_init__(self) -> None:
         self._check_files(CORPUS)
@@ -116,6 +117,14 @@ class BeirFolder:
                 corpus.seek(offset)
                 place = f"{self._corpus}, document {doc_id}"
                 yield self._document(parse_object(corpus.readline(), place, self._expected), place)
+
+    def known(self, doc_ids: Iterable[str]) -> set[str]:
+        found = set()
+        for doc_id in doc_ids:
+            with contextlib.suppress(KeyError):
+                self._offsets([doc_id])
+                found.add(doc_id)
+        return found
 
     @functools.cached_property
     def _offsets(self) -> Callable[[Sequence[str]], np.ndarray]:

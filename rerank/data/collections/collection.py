@@ -1,7 +1,7 @@
 """Collections: queries, judgments and documents, whatever the format they are stored in, and the readers of formats."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -29,6 +29,10 @@ class Documents(Protocol):
     def has_documents(self) -> bool:
         """Whether the documents are on this machine or can be downloaded."""
 
+    @property
+    def found_at_once(self) -> bool:
+        """Whether a document is found without a download, and without a store that is built first."""
+
     def count(self) -> int:
         """The number of documents, about; 0 if unknown."""
 
@@ -37,6 +41,9 @@ class Documents(Protocol):
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
         """These documents, in the order asked. Raises UserError for an unknown id."""
+
+    def known(self, doc_ids: Iterable[str]) -> set[str]:
+        """Those of the ids that have a document."""
 
 
 class Source(Documents, Protocol):
@@ -144,6 +151,10 @@ class Collection:
     def has_documents(self) -> bool:
         return self._documents.has_documents
 
+    @property
+    def found_at_once(self) -> bool:
+        return self._documents.found_at_once
+
     def count(self) -> int:
         return self._documents.count()
 
@@ -152,6 +163,9 @@ class Collection:
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
         return self._documents.get(doc_ids)
+
+    def known(self, doc_ids: Iterable[str]) -> set[str]:
+        return self._documents.known(doc_ids)
 
     @property
     def _documents(self) -> Documents:

@@ -9,7 +9,7 @@ import functools
 import io
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -100,6 +100,11 @@ class IrDataset:
     def has_documents(self) -> bool:
         return not _missing_documents(self._handler)
 
+    @property
+    def found_at_once(self) -> bool:
+        built = getattr(self._handler.docs_store(), "built", None)  # not every store has it
+        return bool(built and built())
+
     def expect_judgments(self) -> None:
         if not self._split:
             self._check_parts("documents", "queries", "qrels")
@@ -131,6 +136,11 @@ class IrDataset:
                     message = "the run, judgments or lists come from another collection"
                     raise UserError(f"{self.source}: has no document {doc_id}; {message}")
                 yield _document(docs[doc_id])
+
+    def known(self, doc_ids: Iterable[str]) -> set[str]:
+        self._check_documents()
+        with _error_in_one_line(self.source, "docs"):
+            return set(self._handler.docs_store().get_many(list(doc_ids)))
 
     def parse_sgml(self, doc_id: str, sgml: str) -> Document:
         """The document whose SGML a Lucene index stores, as Anserini's TrecCollection makes it.
