@@ -44,6 +44,14 @@ def test_links_lead_to_files_and_headings_of_a_clone(page):
     assert not dead
 
 
+def test_the_index_of_tests_names_files_that_exist():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    index = text[text.index("files in `tests/`") : text.index("## Write a test")]
+    named = re.findall(r"`([\w/]+/test_\w+\.py)`", index)
+    assert named
+    assert not [name for name in named if not (ROOT / "tests" / name).is_file()]
+
+
 @pytest.mark.parametrize("place", NOT_RUN)
 def test_code_that_is_not_run_is_valid(place):
     block = NOT_RUN[place]
