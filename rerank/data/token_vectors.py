@@ -9,6 +9,7 @@ import itertools
 import os
 import shutil
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -30,7 +31,7 @@ Encode = Callable[[str], np.ndarray]
 
 
 class TokenVectorStore:
-    """The codes of texts, `width` bytes for a vector, in a folder that several processes may use."""
+    """The codes of texts, `width` bytes for a vector, in a folder that several processes and threads may use."""
 
     def __init__(self, folder: Path, width: int) -> None:
         self.folder, self._width = folder, width
@@ -81,29 +82,32 @@ class TokenVectorStore:
 
 
 class _Kept:
-    """The codes in a folder, by the hash of their text."""
+    """The codes in a folder, by the hash of their text; one thread at a time reads or writes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._lock = threading.RLock()
         self._rows: dict[str, int] = {}
         self._seen = 0
         self.refresh()
 
     def refresh(self) -> None:
         """Sees what other processes have written."""
-        self._items: Items = map_items(self.folder, COLUMNS)
-        if len(self._items) < self._seen:  # someone has removed the folder, or what was damaged
-            self._rows, self._seen = {}, 0
-        self._rows.update((self._items.id_of(row), row) for row in range(self._seen, len(self._items)))
-        self._seen = len(self._items)
+        with self._lock:
+            self._items: Items = map_items(self.folder, COLUMNS)
+            if len(self._items) < self._seen:  # someone has removed the folder, or what was damaged
+                self._rows, self._seen = {}, 0
+            self._rows.update((self._items.id_of(row), row) for row in range(self._seen, len(self._items)))
+            self._seen = len(self._items)
 
     def read(self, text: str) -> np.ndarray | None:
-        row = self._rows.get(text)
-        return None if row is None or not self._items.is_whole(row) else self._items.array(CODES, row)
+        with self._lock:
+            row = self._rows.get(text)
+            return None if row is None or not self._items.is_whole(row) else self._items.array(CODES, row)
 
     def write(self, codes: Mapping[str, np.ndarray]) -> None:
         what = f"{self.folder}: cannot be written"
-        with locked(self.folder.parent, CODES), refused_in_one_line(what):
+        with self._lock, locked(self.folder.parent, CODES), refused_in_one_line(what):
             self.refresh()
             with StoreWriter(self.folder, COLUMNS, check=False) as writer:
                 for text, found in codes.items():

@@ -1,6 +1,9 @@
 """The store of token vectors: a text is encoded once, whatever happens in between."""
 
 import os
+import random
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -46,6 +49,23 @@ def test_two_stores_of_a_folder_share_what_either_has_encoded(tmp_path):
         stores[number % 2].add({f"d{number}": f"text {number // 3}"}, encode)
     assert len(encode.read) == len(set(encode.read)) == 67
     assert all(stores[n % 2][f"d{n}"].tolist() == Encoder()(f"text {n // 3}").tolist() for n in range(200))
+
+
+def test_threads_that_add_texts_read_their_own_codes(tmp_path):
+    store, texts = TokenVectorStore(tmp_path / "s", 2), {f"d{n}": f"text {n:04}" for n in range(1000)}
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+
+    def add(seed):
+        some = {name: texts[name] for name in random.Random(seed).sample(sorted(texts), 3)}
+        store.add(some, Encoder())
+        return [name for name, codes in expected(some).items() if store[name].tolist() != codes]
+
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(add, range(500))) == [[]] * 500
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_a_text_without_vectors_is_encoded_once(tmp_path):

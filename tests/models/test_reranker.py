@@ -1,13 +1,14 @@
 """The public class: texts in, scores out, the same scores as those of the command line."""
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from rerank import Reranker
+from rerank import BiEncoder, Reranker
 from rerank.cli.main import main
 from rerank.data.collections import open_collection
 from rerank.data.runs import read_run
@@ -52,6 +53,25 @@ def test_scores_are_those_of_rerank_score(here):
         )
         assert alone.tolist() == pytest.approx(list(scores.values()), abs=1e-5)
     assert len({score for scores in expected.values() for score in scores.values()}) > 20
+
+
+def test_eight_threads_get_the_answers_of_one(folder, tmp_path):
+    encoder = make_encoder("bert", tmp_path / "bert", WORDS, max_positions=24)
+    queries = [f"{word} {WORDS[0]}" for word in WORDS]
+
+    def opened():
+        """A function of a query with models that no thread has called yet."""
+        reranker, bi_encoder = Reranker.load(folder, device="cpu"), BiEncoder.load(encoder, device="cpu")
+
+        def answer(query):
+            vectors = (bi_encoder.encode_queries([query]), *bi_encoder.encode_documents([query, DOCUMENTS[-1]]))
+            return reranker.rank_passages(query, DOCUMENTS), [array.tolist() for array in vectors]
+
+        return answer
+
+    expected = list(map(opened(), queries))
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(opened(), queries)) == expected
 
 
 def test_documents_are_ranked_best_first(reranker):

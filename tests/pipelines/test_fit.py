@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -121,6 +122,15 @@ def test_a_fitted_pipeline_ranks_and_searches_the_same_once_it_is_loaded(here):
             assert scores[hit.doc_id] == pytest.approx(score, abs=1e-5)
     with pytest.raises(UserError, match="query: is empty"):
         loaded.search(" ")
+
+
+def test_eight_threads_find_what_one_finds(here):
+    queries = [*rerank.open_collection("towns").queries.values(), "no such words", "alpha0 good"]
+    expected = list(map(rerank.Pipeline.load(FOLDER).search, queries))
+    assert {"bm25", "dense", "late"} <= set(expected[0][0].stages)
+    for _ in range(3):  # the first searches of a pipeline open what the others have in memory
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(rerank.Pipeline.load(FOLDER).search, queries)) == expected
 
 
 def test_pyterrier_opens_the_folder_as_an_artifact_that_retrieves(here):

@@ -1,5 +1,6 @@
 """World: a collection, and what is made of its documents once for all stages: the index and the vectors."""
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -64,6 +65,7 @@ class World:
         self._made: dict[tuple[str, str], Any] = {}
         self._query_vectors: dict[tuple[str, str], np.ndarray] = {}
         self._words: dict[str, list[str]] = {}
+        self._lock = threading.RLock()  # held by the thread that opens an encoder or encodes queries
 
     @classmethod
     def open(cls, config: Config) -> "World":
@@ -90,13 +92,15 @@ class World:
             self.places,
         )
         world._made, world._query_vectors, world._words = self._made, self._query_vectors, self._words
+        world._lock = self._lock
         return world
 
     def _once(self, what: str, encoder: str, make: Callable[[], Made]) -> Made:
         """What is made with an encoder, made once for this world and those that share with it."""
-        if (what, encoder) not in self._made:
-            self._made[what, encoder] = make()
-        made: Made = self._made[what, encoder]
+        with self._lock:
+            if (what, encoder) not in self._made:
+                self._made[what, encoder] = make()
+            made: Made = self._made[what, encoder]
         return made
 
     @cached_property
@@ -169,15 +173,16 @@ class World:
     def query_vectors(self, name: str, queries: Mapping[str, str]) -> dict[str, np.ndarray]:
         """query_id to its (dimensions,) vector by a bi-encoder, of the queries that have text."""
         kept, texts = self._query_vectors, {query_id: text for query_id, text in queries.items() if text.strip()}
-        if any((name, text) not in kept for text in texts.values()):
-            if len(kept) > MOST_KEPT:
-                kept.clear()
-            for some in (self.queries, texts):  # those of the world first, and always all of them together
-                missing = {(name, text): text for text in some.values() if text.strip() and (name, text) not in kept}
-                if missing:
-                    vectors = self.encoder(name).encode_queries(list(missing.values()))
-                    kept.update(zip(missing, vectors, strict=True))
-        return {query_id: kept[name, text] for query_id, text in texts.items()}
+        with self._lock:
+            if any((name, text) not in kept for text in texts.values()):
+                if len(kept) > MOST_KEPT:
+                    kept.clear()
+                for some in (self.queries, texts):  # those of the world first, and always all of them together
+                    missing = {(name, t): t for t in some.values() if t.strip() and (name, t) not in kept}
+                    if missing:
+                        vectors = self.encoder(name).encode_queries(list(missing.values()))
+                        kept.update(zip(missing, vectors, strict=True))
+            return {query_id: kept[name, text] for query_id, text in texts.items()}
 
     def search(self, name: str, vectors: Mapping[str, np.ndarray], depth: int, index: str) -> Run:
         """The best documents of each query by its vector, query_id to (dimensions,) of a bi-encoder.
