@@ -1,11 +1,11 @@
-"""Differentiable ranking losses, and the operators they are made of. Knows nothing of data, models or training.
+"""Differentiable ranking losses and their operators. They do not depend on data, models or training.
 
 Every loss takes scores, labels and a mask, each (lists, documents). The labels are graded relevance: 1 and above is
-relevant for P@K and AP, below 0 counts as 0; those of a loss for distillation are a teacher's scores. The mask is True
-on real documents, and masked entries may hold anything. A loss returns (lists,) values to be minimised: 0 for a list
-without a relevant document, with fewer than two documents, or without a pair where pairs are compared. It raises
-ValueError if the shapes differ or a hyperparameter is out of range. A *metric* (`ndcg@10`) is what a loss optimises, a
-*measure* (`nDCG@20`) what is evaluated.
+relevant for P@K and AP, below 0 counts as 0. A distillation loss takes a teacher's scores as labels. The mask is True
+on real documents; masked entries may hold anything. A loss returns (lists,) values to be minimised. The value is 0 for
+a list without a relevant document or with fewer than two documents; a pairwise loss also gives 0 without a pair. A loss
+raises ValueError if the shapes differ or a hyperparameter is out of range. A loss optimises a *metric* (`ndcg@10`); an
+evaluation reports a *measure* (`nDCG@20`).
 
     >>> import torch
     >>> from rerank.losses import create, smoothi
@@ -48,7 +48,7 @@ __all__ += ["rank_distil", "rank_indicators", "ranknet", "smoothi", "soft_permut
 
 
 def __getattr__(name: str) -> LossFunction:
-    """A loss that was registered elsewhere, as in rerank.losses.my_loss."""
+    """Returns a loss that another module registered, as in rerank.losses.my_loss."""
     if name in LOSSES:
         return LOSSES[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,6 @@
-"""Losses of distillation: the labels are a teacher's scores, any finite numbers.
+"""Distillation losses: the labels are a teacher's scores, any finite numbers.
 
-The student learns the teacher's scores up to a constant (margin_mse), their softmax (distill_kl), or their order alone
+The student learns the teacher's scores up to a constant (margin_mse), their softmax (distill_kl), or only their order
 (rank_distil, adr_mse).
 """
 
@@ -17,15 +17,20 @@ from rerank.losses.soft_ranks import approx_soft_ranks
 def margin_mse(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
     """MarginMSE: the mean over pairs of ((S_i − S_j) − (y_i − y_j))², for a teacher's scores y.
 
-    With d = S − y the mean over the N (N − 1) / 2 pairs is 2 / (N − 1) Σ_i (d_i − mean(d))²: it takes O(N) per list.
+    With d = S − y, the mean over the N (N − 1) / 2 pairs is 2 / (N − 1) Σ_i (d_i − mean(d))², which takes O(N) per
+    list.
 
     Reference:
         Hofstätter, Althammer, Schröder, Sertkan and Hanbury: Improving Efficient Neural Ranking Models with
         Cross-Architecture Knowledge Distillation, 2020.
+
+    >>> import torch
+    >>> margin_mse(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[7.0, 9.0, 5.0]]))
+    tensor([6.])
     """
     scores, labels, mask = mask_inputs(scores, labels, mask)
     count = mask.sum(dim=1)
-    # Each is centred before they are subtracted: scores and labels may be far from each other.
+    # Centring before the subtraction keeps precision when the means of scores and labels are far apart.
     gaps = _centred(scores, mask) - _centred(labels, mask)
     return 2 * gaps.square().sum(dim=1) / (count - 1).clamp_min(1)
 
@@ -38,11 +43,15 @@ def distill_kl(scores: Tensor, labels: Tensor, mask: Tensor | None = None, tempe
     `margin_mse`.
 
     Args:
-        temperature: T, above 0; the softmax of a large T gives weight to the documents that the teacher scores low.
+        temperature: T, above 0; a larger T gives more weight to documents with low teacher scores.
 
     Reference:
         Hinton, Vinyals and Dean: Distilling the Knowledge in a Neural Network, 2015. For ranking: Reddi et al.:
         RankDistil: Knowledge Distillation for Ranking, AISTATS 2021.
+
+    >>> import torch
+    >>> distill_kl(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[7.0, 9.0, 5.0]]))
+    tensor([0.8651])
     """
     check_positive("temperature", temperature)
     scores, labels, mask = mask_inputs(scores, labels, mask)
@@ -55,8 +64,7 @@ def distill_kl(scores: Tensor, labels: Tensor, mask: Tensor | None = None, tempe
 def rank_distil(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
     """RankNet on a teacher's order: the mean of ln(1 + exp(S_j − S_i)) over the pairs with y_i > y_j.
 
-    Only the order of the teacher's scores counts, not their differences, so a teacher on another scale teaches the
-    same.
+    The loss depends only on the order of the teacher's scores, not on their scale.
 
     Reference:
         Schlatt et al.: Rank-DistiLLM: Closing the Effectiveness Gap Between Cross-Encoders and LLMs for Passage
@@ -72,9 +80,9 @@ def rank_distil(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> T
 
 @loss("adr_mse", labels="scores")
 def adr_mse(scores: Tensor, labels: Tensor, mask: Tensor | None = None, alpha: float = 1.0) -> Tensor:
-    """ADR-MSE: the mean over documents of (π_i − r_i)² / log2(1 + r_i), for their ranks r by a teacher's scores.
+    """ADR-MSE: the mean over documents of (π_i − r_i)² / log2(1 + r_i), where r is the rank by teacher score.
 
-    π_i = 1 + Σ_{j≠i} σ(α (S_j − S_i)) are the soft ranks of `approx`. Documents of equal teacher score share the mean
+    π_i = 1 + Σ_{j≠i} σ(α (S_j − S_i)) are the soft ranks of `approx`. Documents with equal teacher scores get the mean
     of their ranks.
 
     Args:
@@ -96,7 +104,7 @@ def adr_mse(scores: Tensor, labels: Tensor, mask: Tensor | None = None, alpha: f
 
 
 def _documents_below(labels: Tensor, mask: Tensor) -> Tensor:
-    """The number of real documents with a lower label, and half of the others with the same: (lists, documents)."""
+    """The number of real documents with a lower label, plus half of those with an equal one: (lists, documents)."""
     gaps = labels[:, :, None] - labels[:, None, :]
     below = ((gaps > 0) + 0.5 * (gaps == 0)).masked_fill(~mask[:, None, :], 0).sum(dim=2)
     return (below - 0.5).masked_fill(~mask, 0).to(labels.dtype)  # without the document itself

@@ -1,7 +1,7 @@
 """Rank indicators: operators from scores to a relaxed permutation I (lists, ranks, documents).
 
 Scores and mask are (lists, documents); the mask is True on real documents. I_j^r is about 1 if document j has rank r.
-Masked documents, and ranks beyond the number of documents, have 0, so that padding never changes a sum over ranks or
+It is 0 for masked documents and for ranks beyond the number of documents, so padding never changes a sum over ranks or
 documents. A hyperparameter out of range raises ValueError.
 """
 
@@ -19,10 +19,10 @@ TOLERANCE = 1e-12
 """The largest deviation of a column sum from 1 at which the plan is accepted; rows sum to 1 up to rounding."""
 
 ROUNDS = 500
-"""Sweeps and Newton steps per entropy; about 30 are used in all where scores are random and epsilon is 1e-4."""
+"""Maximum number of sweeps and Newton steps per entropy; random scores with epsilon 1e-4 need about 30 in total."""
 
 COOLING = 4.0
-"""The factor from one warm start's entropy to the next."""
+"""Ratio of the entropies of two consecutive warm starts."""
 
 RIDGE = 1e-13
 """Added to the diagonal of the Newton matrix, which is singular if the plan is a permutation up to rounding."""
@@ -38,13 +38,17 @@ def rank_indicators(
 ) -> Tensor:
     """SmoothI (Thonet et al. 2021, eq:defI): I^r = softmax(alpha S p^r), p^(r+1) = p^r (1 - I^r - delta), p^1 = 1.
 
-    The scores are not shifted, although the theory needs positive ones; the loss subtracts their minimum.
+    The theory needs positive scores; this function does not shift them, the loss `smoothi` subtracts their minimum.
 
     Args:
         k: number of ranks; all if it is None or exceeds the number of documents.
         alpha: inverse temperature, above 0.
         delta: how far a ranked document is pushed down for the following ranks, between 0 and 0.5, both excluded.
         stop_gradient: whether p is constant in the backward pass (eq:defI-modif).
+
+    >>> rank_indicators(torch.tensor([[1.0, 3.0]]), alpha=10.0).round(decimals=2)
+    tensor([[[0., 1.],
+             [1., 0.]]])
     """
     check_recursion(alpha, delta)
     if k is not None and k < 1:
@@ -64,6 +68,10 @@ def neuralsort_indicators(scores: Tensor, mask: Tensor | None = None, temperatur
     """NeuralSort (Grover et al. 2019): row r is softmax_j(((N + 1 - 2r) S_j - sum_k |S_j - S_k|) / temperature).
 
     `temperature` is above 0. N is the number of real documents.
+
+    >>> neuralsort_indicators(torch.tensor([[1.0, 3.0]]), temperature=0.1).round(decimals=2)
+    tensor([[[0., 1.],
+             [1., 0.]]])
     """
     check_positive("temperature", temperature)
     scores, mask = mask_scores(scores, mask)
@@ -80,13 +88,17 @@ def soft_permutation(scores: Tensor, mask: Tensor | None = None, epsilon: float 
 
     x = sigma((S - mean) / std pi / sqrt(3)), with the population's standard deviation, at least 1e-6; the target of
     rank m is y_m = (N - m) / (N - 1), the cost (x_i - y_m)^2, both marginals uniform. The plan is solved in float64
-    until no column sum is further from 1 than TOLERANCE and the rounding of the costs. The gradient can be taken once.
+    until each column sum differs from 1 by at most TOLERANCE plus the costs' rounding. The gradient can be taken once.
 
     Args:
         epsilon: weight of the entropic regularisation, above 0; the smaller, the closer to a permutation.
 
     Raises:
         RuntimeError: the plan did not converge, for a very small epsilon.
+
+    >>> soft_permutation(torch.tensor([[1.0, 3.0]])).round(decimals=2)
+    tensor([[[0., 1.],
+             [1., 0.]]])
     """
     check_positive("epsilon", epsilon)
     scores, mask = mask_scores(scores, mask)
@@ -96,7 +108,7 @@ def soft_permutation(scores: Tensor, mask: Tensor | None = None, epsilon: float 
     x = torch.sigmoid(centred / variance.clamp_min(1e-12).sqrt() * (math.pi / math.sqrt(3)))
     targets = (count - ranks_like(scores, scores.shape[1])) / (count - 1).clamp_min(1)
     cost = (x[:, None, :] - targets[:, :, None]).square()
-    # Costs are at most 1, so that an entropy of 0.1 is easy from any start.
+    # Costs are at most 1, so with an entropy of 0.1 the rounds converge from any start.
     warm_starts = max(0, math.ceil(math.log(0.1 / epsilon, COOLING)))
     plan: Tensor = _Plan.apply(-cost.double() / epsilon, mask, warm_starts)
     return plan.to(scores.dtype)
@@ -117,9 +129,9 @@ def _within_list(rows: Tensor, mask: Tensor) -> Tensor:
 class _Plan(torch.autograd.Function):
     """The plan Q = exp(u_m + K_mi + v_i), whose rows and columns sum to 1, of the logits K = -cost / epsilon.
 
-    Sinkhorn's sweeps alone need thousands of rounds when the entropy is small; here each sweep is followed by a Newton
-    step on the columns, after `warm_starts` solves with larger entropies. A list has as many real rows, which come
-    first, as real columns. The gradient solves the linearised marginal conditions instead of unrolling the rounds.
+    Plain Sinkhorn needs thousands of sweeps when the entropy is small. Here a Newton step on the columns follows each
+    sweep, after `warm_starts` solves with larger entropies. A list has as many real rows as real columns, and its real
+    rows come first. The gradient solves the linearised marginal conditions instead of unrolling the rounds.
     """
 
     @staticmethod
@@ -152,7 +164,7 @@ def _solve(logits: Tensor, mask: Tensor, columns: Tensor, tolerance: Tensor) -> 
         plan = torch.softmax(logits + columns[:, None, :], dim=2).masked_fill_(~_real_rows(mask)[:, :, None], 0)
         sums = plan.sum(dim=1)
         missing = (1 - sums).masked_fill(~mask, 0)
-        # With NaN the comparison is False, so that the search ends and the NaN is in the result.
+        # A NaN makes the comparison False: the search ends and the result contains the NaN.
         if not (missing.abs().amax(dim=1) > tolerance).any():
             return plan, columns
         if step % 2 == 0:

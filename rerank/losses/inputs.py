@@ -10,8 +10,8 @@ from torch import Tensor
 def mask_inputs(scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Checks the shapes of scores, labels and mask, and sets the padding to 0, whatever it holds.
 
-    Without a mask all documents are real. Returns the scores in their type, but at least float32; the labels in the
-    same type; a boolean mask. Raises ValueError if they do not have the same two-dimensional shape.
+    Without a mask all documents are real. Returns scores and labels in the scores' type, at least float32, and a
+    boolean mask. Raises ValueError if they do not have the same two-dimensional shape.
     """
     if scores.dim() != 2 or labels.shape != scores.shape or (mask is not None and mask.shape != scores.shape):
         shapes = [tuple(tensor.shape) for tensor in (scores, labels, mask) if tensor is not None]
@@ -25,11 +25,14 @@ def mask_inputs(scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Te
 
 
 def prepare_inputs(scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """As `mask_inputs`, and makes degenerate lists safe; a label below 0 counts as 0, as in trec_eval.
+    """Does what `mask_inputs` does, sets labels below 0 to 0, as trec_eval does, and makes degenerate lists safe.
 
     A list is degenerate if it has no relevant document or fewer than two documents. Degenerate lists become full lists
-    with constant scores and labels 1, so that no formula has an empty sum or divides by zero. A loss replaces their
-    values by 0 at the end. Returns scores, labels, mask, and (lists,), True for the degenerate lists.
+    with scores 0 and labels 1, so no formula has an empty sum or divides by zero. A loss replaces their values by 0 at
+    the end. Returns scores, labels, mask, and (lists,), True for the degenerate lists.
+
+    >>> prepare_inputs(torch.tensor([[2.0, torch.nan, 1.0]]), torch.tensor([[-1, 3, 1]]), torch.tensor([[1, 0, 1]]))
+    (tensor([[2., 0., 1.]]), tensor([[0., 0., 1.]]), tensor([[ True, False,  True]]), tensor([False]))
     """
     scores, labels, mask = mask_inputs(scores, labels, mask)
     labels = labels.clamp_min(0)
@@ -41,7 +44,7 @@ def prepare_inputs(scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple
 
 
 def mask_scores(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """As `mask_inputs`, for operators, which take no labels."""
+    """Does what `mask_inputs` does, for operators, which take no labels."""
     scores, _, mask = mask_inputs(scores, scores, mask)
     return scores, mask
 

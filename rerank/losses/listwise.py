@@ -15,6 +15,9 @@ def listnet(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tenso
 
     Reference:
         Cao, Qin, Liu, Tsai and Li: Learning to Rank: From Pairwise Approach to Listwise Approach, ICML 2007.
+
+    >>> listnet(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0]]))
+    tensor([1.4076])
     """
     scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     cost = -masked_softmax(labels, mask) * masked_log_softmax(scores, mask)
@@ -30,6 +33,9 @@ def softmax(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tenso
     Reference:
         Bruch, Wang, Bendersky and Najork: An Analysis of the Softmax Cross Entropy Loss for Learning-to-Rank with
         Binary Relevance, ICTIR 2019.
+
+    >>> softmax(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0]]))
+    tensor([1.4076])
     """
     scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     cost = -labels / labels.sum(dim=1, keepdim=True) * masked_log_softmax(scores, mask)
@@ -40,13 +46,16 @@ def softmax(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tenso
 def listmle(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
     """ListMLE: the negative log-likelihood of the order by label, Σ_i [logsumexp(S_(i), ..., S_(N)) − S_(i)].
 
-    (i) is the document at rank i when the documents are sorted by descending label, equal ones in order of appearance.
+    (i) is the document at rank i by descending label, with ties in order of appearance.
 
     Reference:
         Xia, Liu, Wang, Zhang and Li: Listwise Approach to Learning to Rank: Theory and Algorithm, ICML 2008.
+
+    >>> listmle(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0]]))
+    tensor([1.5345])
     """
     scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
-    # Ascending, and padding first, so that a running logsumexp is the one over the documents that remain.
+    # In ascending order with padding first, a running logsumexp covers exactly the remaining documents.
     order = labels.masked_fill(~mask, -1).flip(1).argsort(dim=1, stable=True)
     ranked, real = scores.flip(1).gather(1, order), mask.flip(1).gather(1, order)
     remaining = ranked.masked_fill(~real, torch.finfo(scores.dtype).min).logcumsumexp(dim=1)
@@ -64,8 +73,8 @@ def listap(
 ) -> Tensor:
     """ListAP: 1 − AP of the scores, counted in triangular bins.
 
-    Scores outside [low, high] are clamped and have no gradient: scale them into the range first, with
-    torch.tanh(scores) for example, or choose `low` and `high` by the scores of the model.
+    Scores outside [low, high] are clamped and have no gradient. Scale them into the range first, for example with
+    torch.tanh(scores), or choose `low` and `high` to fit the model's scores.
 
     Args:
         bins: number of bins, whose centres are evenly spaced from `high` down to `low`; 2 or more.
@@ -75,6 +84,9 @@ def listap(
     Reference:
         Revaud, Almazán, Rezende and de Souza: Learning with Average Precision: Training Image Retrieval with a Listwise
         Loss, ICCV 2019.
+
+    >>> listap(torch.tensor([[0.9, 0.5, 0.1]]), torch.tensor([[0, 1, 0]]))
+    tensor([0.5000])
     """
     if bins < 2 or not low < high:
         raise ValueError(f"bins must be 2 or more and low below high, got {bins}, {low} and {high}")
@@ -82,7 +94,7 @@ def listap(
     step = (high - low) / (bins - 1)
     centres = high - step * torch.arange(bins, dtype=scores.dtype, device=scores.device)
     scores = scores.clamp(low, high)
-    # A score only counts in the bin with the nearest centre and in one of its neighbours.
+    # A score counts only in the bin with the nearest centre and in one of its neighbours.
     nearest = ((high - scores.detach()) / step).round().long()[:, :, None]
     neighbours = nearest + torch.arange(-1, 2, device=scores.device)
     exists = (neighbours >= 0) & (neighbours < bins) & mask[:, :, None]
@@ -93,6 +105,6 @@ def listap(
     neighbours = neighbours.flatten(1)
     relevant_in_bin = empty.scatter_add(1, neighbours, (shares * relevant[:, :, None]).flatten(1))
     documents_so_far = empty.scatter_add(1, neighbours, shares.flatten(1)).cumsum(dim=1)
-    # The bins before the first document have no precision; they do not add to AP either.
+    # Bins before the first document have no precision, and add nothing to AP.
     precision = relevant_in_bin.cumsum(dim=1) / documents_so_far.masked_fill(documents_so_far == 0, 1)
     return (1 - (relevant_in_bin * precision).sum(dim=1) / (relevant & mask).sum(dim=1)).masked_fill(degenerate, 0)

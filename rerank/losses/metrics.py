@@ -1,6 +1,6 @@
-"""P@K, RR@K, NDCG@K, RR, NDCG and AP, computed from (soft) ranked labels; `soft_ranks` has those of soft ranks.
+"""P@K, RR@K, NDCG@K, RR, NDCG and AP, computed from the exact or expected label at each rank.
 
-The exact metric is computed from the labels in the order of the scores.
+`soft_ranks.metric_from_soft_ranks` computes them from soft ranks.
 """
 
 import math
@@ -60,16 +60,17 @@ def ideal_dcg(labels: Tensor, cutoff: int | None) -> Tensor:
 def metric_from_ranked(ranked: Tensor, labels: Tensor, metric: Metric, *, gains: bool = False) -> Tensor:
     """The metric from the expected label at each rank (Thonet et al. 2021, equations p@k-a, ap-a and ndcg@k-a).
 
-    RR, which the paper does not have, is Σ_r e_r / r Π_{m<r} (1 − e_m) for the expected relevance e_r at rank r.
-    `ranked`, (lists, ranks), is the expected value of `summed_labels` at each rank, with these `gains`; 0 beyond the
-    last document; K ranks suffice. Labels are (lists, documents), 0 on padding. P@K divides by K even if the list is
+    The paper does not define RR: it is Σ_r e_r / r Π_{m<r} (1 − e_m) for the expected relevance e_r at rank r.
+
+    `ranked`, (lists, ranks), is the expected `summed_labels(labels, metric, gains)` at each rank, and 0 beyond the last
+    document; K ranks suffice. Labels are (lists, documents), 0 on padding. P@K divides by K even if the list is
     shorter. Returns (lists,); 0 if no document is relevant.
     """
     return unnormalised_metric(ranked, metric, gains) / normaliser(labels, metric)
 
 
 def unnormalised_metric(ranked: Tensor, metric: Metric, gains: bool = False) -> Tensor:
-    """The metric before the division by `normaliser`: (lists,). Arguments as `metric_from_ranked`."""
+    """The metric before the division by `normaliser`: (lists,). The arguments are those of `metric_from_ranked`."""
     ranked = ranked[:, : metric.cutoff]
     ranks = ranks_like(ranked, ranked.shape[1])
     if metric.name == "ndcg":
@@ -81,7 +82,7 @@ def unnormalised_metric(ranked: Tensor, metric: Metric, gains: bool = False) -> 
 
 
 def normaliser(labels: Tensor, metric: Metric) -> Tensor:
-    """The divisor of the metric: Z for NDCG, K for P@K, 1 for RR, the relevant documents for AP; (lists,), above 0."""
+    """The divisor of the metric, (lists,), above 0: Z for NDCG, K for P@K, 1 for RR, the relevant count for AP."""
     if metric.name == "ndcg":
         return ideal_dcg(labels, metric.cutoff)
     if metric.name == "rr":
@@ -92,14 +93,14 @@ def normaliser(labels: Tensor, metric: Metric) -> Tensor:
 
 
 def summed_labels(labels: Tensor, metric: Metric, gains: bool = False) -> Tensor:
-    """What the metric sums over ranks: the labels, or their gains, for NDCG; [label >= 1] for P@K, RR and AP."""
+    """The values that the metric sums over ranks: labels or gains for NDCG, [label >= 1] for P@K, RR and AP."""
     if metric.name != "ndcg":
         return (labels >= 1).to(labels.dtype)
     return gain(labels) if gains else labels
 
 
 def metric_from_indicators(indicators: Tensor, labels: Tensor, metric: Metric) -> Tensor:
-    """As `metric_from_ranked`, from rank indicators (lists, ranks, documents) and labels (lists, documents)."""
+    """The metric from rank indicators, (lists, ranks, documents), and labels, (lists, documents): (lists,)."""
     # A sum of products, not a matrix product, which autocast would round to bf16.
     ranked = (indicators * summed_labels(labels, metric)[:, None, :]).sum(dim=2)
     return metric_from_ranked(ranked, labels, metric)
@@ -109,9 +110,8 @@ def metric_from_indicators(indicators: Tensor, labels: Tensor, metric: Metric) -
 def exact_metric(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg") -> Tensor:
     """The true metric of the ranking by score; ties are in order of appearance.
 
-    Scores, labels and mask are those of a loss; the metric is p@K, rr@K, ndcg@K, rr, ndcg or ap. Returns (lists,),
-    without a gradient; 0 where no document is relevant. Raises ValueError for another metric, and for shapes that
-    differ.
+    Scores, labels and mask are as for a loss; the metric is p@K, rr@K, ndcg@K, rr, ndcg or ap. Returns (lists,) without
+    a gradient; 0 where no document is relevant. Raises ValueError for another metric and for shapes that differ.
 
     >>> exact_metric(torch.tensor([[0.3, 0.7, 0.1]]), torch.tensor([[1, 0, 1]]), metric="ap")
     tensor([0.5833])

@@ -25,6 +25,9 @@ def hinge(
 
     Reference:
         Herbrich, Graepel and Obermayer: Large Margin Rank Boundaries for Ordinal Regression, 2000.
+
+    >>> hinge(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0]]))
+    tensor([1.])
     """
     if pairs not in ("all", "matched"):
         raise ValueError(f"pairs must be all or matched, got {pairs}")
@@ -45,6 +48,9 @@ def ranknet(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tenso
     Reference:
         Burges, Shaked, Renshaw, Lazier, Deeds, Hamilton and Hullender: Learning to Rank using Gradient Descent, ICML
         2005.
+
+    >>> ranknet(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0]]))
+    tensor([0.8133])
     """
     return _mean_over_pairs(lambda gaps: (-F.logsigmoid(-gaps), torch.sigmoid(gaps)), scores, labels, mask)
 
@@ -55,6 +61,9 @@ def pairwise_softmax(scores: Tensor, labels: Tensor, mask: Tensor | None = None)
 
     Reference:
         MacAvaney, Yates, Cohan and Goharian: CEDR: Contextualized Embeddings for Document Ranking, SIGIR 2019.
+
+    >>> pairwise_softmax(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0]]))
+    tensor([0.5000])
     """
 
     def cost(gaps: Tensor) -> tuple[Tensor, Tensor]:
@@ -74,7 +83,7 @@ def lambda_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metr
     - ndcg[@K]: w = N |G_i − G_j| |D(|r_i − r_j|) − D(|r_i − r_j| + 1)| if r_i ≤ K or r_j ≤ K, else 0, with
       G = (2^y − 1) / Z and Z the ideal DCG[@K]
     - p@K: w = 1 if exactly one of the two is relevant and exactly one has a rank up to K, else 0
-    - ap: w = the change of AP if the two documents swap ranks, which is LambdaMART's; the framework has no AP
+    - ap, rr[@K]: w = the change of the metric if the two documents swap ranks, as in LambdaMART
 
     Args:
         metric: p@K, rr@K, ndcg@K, rr, ndcg or ap.
@@ -82,13 +91,16 @@ def lambda_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metr
     Reference:
         Wang, Li, Golbandi, Bendersky and Najork: The LambdaLoss Framework for Ranking Metric Optimization, CIKM 2018
         (NDCG-Loss2, as in TF-Ranking).
+
+    >>> lambda_loss(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0]]))
+    tensor([1.8009])
     """
     parsed = parse(metric)
     scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     with torch.no_grad():
         order = by_score(scores, mask)
         real = mask.gather(1, order)
-        # No gap to a document of the padding is above 0, so that no exponential overflows before the weight is 0.
+        # Padding gets the lowest real score: no gap to it is above 0, so no exponential overflows.
         ranked = scores.gather(1, order)
         ranked = torch.where(real, ranked, ranked.masked_fill(~real, torch.inf).amin(dim=1, keepdim=True))
         weights, present = _weights(labels.gather(1, order), real, parsed), real.to(scores.dtype)
@@ -100,7 +112,7 @@ def lambda_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metr
                 square = slice(0, rows.stop - columns.start)
                 gaps[:, :, square].triu_(rows.start - columns.start + 1)
                 weight[:, :, square].triu_(rows.start - columns.start + 1)
-            # ln(1 + e^x) where the row is the better one, ln(1 + e^-x) = ln(1 + e^x) - x where the column is.
+            # ln(1 + e^x) if the row has the higher label, ln(1 + e^-x) = ln(1 + e^x) - x if the column has it.
             negative, weight = weight.clamp(max=0), weight.abs_()
             costs = gaps.exp().log1p_().mul_(weight).addcmul_(negative, gaps)
             return costs, gaps.sigmoid_().mul_(weight).add_(negative)
@@ -119,7 +131,7 @@ def _mean_over_pairs(
     """The mean of `cost` over pairs: a function from S_j − S_i to the cost and its derivative, both 0 at −inf."""
     scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     with torch.no_grad():
-        # By descending label, padding last, the j of an i are the documents that follow those with its label.
+        # Sorted by descending label, padding last, i is paired with every document after those with its label.
         better, order = labels.masked_fill(~mask, -torch.inf).contiguous().sort(dim=1, descending=True)
         ranked, worse = scores.gather(1, order), better.masked_fill(better < 0, torch.inf)
         firsts = labels.shape[1] - torch.searchsorted(better.flip(1), better)
@@ -137,11 +149,11 @@ def _mean_over_pairs(
 
 
 def _matched_hinge(scores: Tensor, labels: Tensor, mask: Tensor | None, margin: float) -> Tensor:
-    """(lists,): the mean hinge loss of the k-th relevant and k-th non-relevant document, for all k that have both."""
+    """(lists,): the mean hinge loss of the k-th relevant and the k-th non-relevant document, for all k with both."""
     scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     groups = (labels >= 1) & mask, (labels < 1) & mask
     counts = torch.minimum(*(group.sum(dim=1) for group in groups))
-    # By stable sorting, the documents of either group come first, in their order.
+    # A stable sort moves the documents of each group to the front, in their order.
     i, j = (scores.gather(1, group.to(torch.uint8).argsort(dim=1, descending=True, stable=True)) for group in groups)
     unpaired = torch.arange(scores.shape[1], device=scores.device) >= counts[:, None]
     costs = torch.relu(margin - (i - j)).masked_fill(unpaired, 0)
@@ -151,8 +163,8 @@ def _matched_hinge(scores: Tensor, labels: Tensor, mask: Tensor | None, margin: 
 def _weights(labels: Tensor, real: Tensor, metric: Metric) -> Callable[[slice, slice, slice], Tensor]:
     """The weights w of a block of positions, above 0 where the upper position has the higher label, else below.
 
-    Labels and real, True on real documents, are (lists, documents) by descending score; the cut-off is the caller's.
-    Returns a function of the slices of lists, upper positions and lower positions to a new tensor of that shape.
+    `labels` and `real`, True on real documents, are (lists, documents) by descending score; the caller applies the
+    cut-off. Returns a function from the slices of lists, upper and lower positions to a new tensor of that shape.
     """
     relevant, ranks = (labels >= 1).to(labels.dtype), ranks_like(labels, labels.shape[1])
     if metric.name == "p":
@@ -160,7 +172,7 @@ def _weights(labels: Tensor, real: Tensor, metric: Metric) -> Callable[[slice, s
     if metric.name == "ndcg":
         gains = gain(labels) * (real.sum(dim=1) / ideal_dcg(labels, metric.cutoff))[:, None]
         drops = discount(ranks) - discount(ranks + 1)
-        # A view: row k holds what is k + 1 - documents, k + 2 - documents, ... apart, so that row documents - r is r's.
+        # A view: column c of row (documents - r) holds the factor for the distance of rank c + 1 from rank r.
         apart = torch.cat([torch.zeros_like(drops), drops[:-1]]).unfold(0, len(ranks), 1)
         row_of = len(ranks) - ranks.long()
 
@@ -181,11 +193,11 @@ def _weights(labels: Tensor, real: Tensor, metric: Metric) -> Callable[[slice, s
 
 
 def _ap_changes(relevant: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
-    """Two summands, one of each position, of |change of AP| when the documents at two positions swap.
+    """The two summands, one for each position, of |change of AP| when the documents at two positions swap.
 
-    With a < b the positions, one of them relevant, c_r the relevant documents down to r and h_r = sum over k <= r of
-    b_k / k, the document that moves to or from a changes the precision there, the one at b likewise, and every relevant
-    document between them loses or gains 1 / k: (c_a - b_a + 1) / a - c_b / b + h_(b-1) - h_a.
+    Let a < b be the positions, exactly one of them relevant, c_r the number of relevant documents down to rank r and
+    h_r the sum of 1 / k over the relevant ranks k <= r. The swap changes the precision at a and at b, and by 1 / k at
+    every relevant rank k between them: (c_a - [a is relevant] + 1) / a - c_b / b + h_(b-1) - h_a.
     """
     relevant_so_far = relevant.cumsum(dim=1)
     inverse = (relevant / ranks).cumsum(dim=1)
@@ -197,8 +209,7 @@ def _ap_changes(relevant: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
 def _rr_changes(relevant: Tensor, ranks: Tensor, cutoff: int | None) -> Callable[[slice, slice, slice], Tensor]:
     """The weights of `_weights` for RR: the change of RR when the documents at two positions swap.
 
-    It is not 0 where the upper document is the first relevant one, or where it comes before that and the lower one is
-    relevant.
+    It is 0 unless the upper document is the first relevant one, or precedes it while the lower one is relevant.
     """
     value = 1 / ranks if cutoff is None else (1 / ranks) * (ranks <= cutoff)
     so_far = relevant.cumsum(dim=1)

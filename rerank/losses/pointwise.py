@@ -11,7 +11,8 @@ from rerank.losses.registry import loss
 def bce(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
     """Binary cross-entropy: the mean of −ln σ(S_i) over relevant documents and −ln(1 − σ(S_i)) over the others.
 
-    A document is relevant from label 1 on. It is `BinaryCrossEntropyLoss` of sentence-transformers on binary labels.
+    A document is relevant from label 1 on. With binary labels it equals `BinaryCrossEntropyLoss` of
+    sentence-transformers.
 
     Reference:
         Nogueira and Cho: Passage Re-ranking with BERT, 2019.

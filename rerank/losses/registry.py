@@ -18,10 +18,10 @@ LOSSES: Registry[LossFunction] = Registry("loss")
 """The registered losses by name."""
 
 Labels = Literal["judgments", "scores"]
-"""What the labels of a loss are: graded relevance, 0 and above, or a teacher's scores, any finite numbers."""
+"""The labels of a loss: graded relevance, 0 and above, or a teacher's scores, any finite numbers."""
 
 LABELS: dict[str, Labels] = {}
-"""The labels that each registered loss takes, by its name."""
+"""Name of a registered loss -> the labels that it takes."""
 
 Function = TypeVar("Function", bound=LossFunction)
 
@@ -32,12 +32,19 @@ def loss(name: str, labels: Labels = "judgments") -> Callable[[Function], Functi
     A hyperparameter is a float, int, bool or str with a default, which `--loss.KEY` sets.
 
     Args:
-        name: what `--loss` and `create` call it.
-        labels: what its labels are; those of a loss for distillation are a teacher's "scores".
+        name: the name for `--loss` and `create`.
+        labels: "judgments", or "scores" for a distillation loss, whose labels are a teacher's scores.
 
     Raises:
         TypeError: the parameters of the function are not as above.
         ValueError: another function has this name.
+
+    >>> @loss("gaps")
+    ... def gaps(scores: Tensor, labels: Tensor, mask: Tensor | None = None, scale: float = 1.0) -> Tensor:
+    ...     return scale * (scores - labels).abs().sum(dim=1)
+    >>> create("gaps", scale=2.0)(torch.tensor([[0.5, 0.0]]), torch.tensor([[1, 0]]))
+    tensor([1.])
+    >>> del LOSSES["gaps"], LABELS["gaps"]  # the example leaves the registry as it was
     """
 
     def register(function: Function) -> Function:
@@ -64,7 +71,8 @@ def create(name: str, **given: Setting) -> LossFunction:
     Raises:
         ValueError: there is no such loss or hyperparameter, or a value has the wrong type or is out of range.
 
-    >>> loss = create("approx", metric="ap", alpha=10)
+    >>> create("hinge", margin=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0]]))
+    tensor([0.7500])
     >>> create("hinge", alpha=10)
     Traceback (most recent call last):
     ValueError: hinge: has no hyperparameter alpha; it takes margin, pairs

@@ -1,19 +1,19 @@
-"""Whether a loss changes with a constant that is added to all scores of a list."""
+"""Tests whether a loss changes when a constant is added to all scores of a list."""
 
 import torch
 
 from rerank.losses.registry import LossFunction
 
 SHIFT = 2.5
-"""Added to scores of about 1."""
+"""The constant that is added to scores of about 1."""
 TOLERANCE = 1e-5
-"""Of a loss of about 1: losses that compute in float32 round by 1e-7."""
+"""Largest change of a loss of about 1 that counts as rounding; float32 rounds by 1e-7."""
 
 
 def changes_with_a_shift(loss: LossFunction) -> bool:
     """Whether the loss of two small lists changes if a constant is added to their scores.
 
-    A bias that moves all scores alike has the gradient 0 under a loss that does not change.
+    A bias added to all scores has gradient 0 under a loss that does not change.
 
     >>> from rerank.losses import create
     >>> changes_with_a_shift(create("hinge"))

@@ -1,4 +1,4 @@
-"""SmoothI and Approx: 1 − smooth metric, of rank indicators or of soft ranks; the frame of all such losses."""
+"""SmoothI and Approx: 1 − smooth metric of rank indicators or soft ranks, and the function shared by such losses."""
 
 from collections.abc import Callable
 from functools import partial
@@ -30,8 +30,9 @@ def smoothi(
     """1 − metric of SmoothI's rank indicators.
 
     I^r = softmax(α S p^r) is the indicator of the document at rank r, with p^1 = 1 and p^(r+1) = p^r (1 − I^r − δ). The
-    smallest score of a list is subtracted from S first, as the theory needs positive scores. With the stop-gradient,
-    value and gradient of P@K, NDCG and AP are computed in one pass over the ranks; the gradient can be taken once.
+    smallest score of a list is subtracted from S first, because the theory needs positive scores. With the
+    stop-gradient, value and gradient of P@K, NDCG and AP are computed in one pass over the ranks; the gradient can be
+    taken once.
 
     Args:
         metric: p@K, rr@K, ndcg@K, rr, ndcg or ap. If K exceeds the number of documents, P@K still divides by K.
@@ -42,6 +43,10 @@ def smoothi(
     Reference:
         Thonet, Cinar, Gaussier, Li and Renders: SmoothI: Smooth Rank Indicators for Differentiable IR Metrics, 2021
         (equations p@k-a, ap-a, ndcg@k-a; defI-modif for the stop-gradient).
+
+    >>> import torch
+    >>> smoothi(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0]]))
+    tensor([0.4511])
     """
     indicators.check_recursion(alpha, delta)
 
@@ -51,7 +56,7 @@ def smoothi(
         return metric_from_indicators(rows, labels, metric)
 
     in_one_pass = partial(smoothi_metric, alpha=alpha, delta=delta)
-    is_rr = metrics.parse(metric).name == "rr"  # whose derivative at a rank depends on all ranks below
+    is_rr = metrics.parse(metric).name == "rr"  # its derivative at a rank depends on all lower ranks
     entries = (lambda documents: documents**2) if is_rr and stop_gradient else None
     smooth_metric = in_one_pass if stop_gradient and not is_rr else with_graph
     return metric_loss(smooth_metric, scores, labels, mask, metric, entries)
@@ -69,8 +74,8 @@ def approx(
 ) -> Tensor:
     """1 − metric of the soft ranks π_i = 1 + Σ_{j≠i} σ(α (S_j − S_i)).
 
-    A cut-off K becomes the factor σ(β (K + cutoff_offset − π_i)); AP and RR count the relevant documents before i
-    softly, by σ(β (π_i − π_j)).
+    A cut-off K becomes the factor σ(β (K + cutoff_offset − π_i)). AP and RR count the relevant documents before i
+    softly, with σ(β (π_i − π_j)).
 
     Args:
         metric: p@K, rr@K, ndcg@K, rr, ndcg or ap.
@@ -81,6 +86,10 @@ def approx(
     Reference:
         Qin, Liu and Li: A General Approximation Framework for Direct Optimization of Information Retrieval Measures,
         Information Retrieval 13, 2010.
+
+    >>> import torch
+    >>> approx(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0]]), alpha=100.0)
+    tensor([0.3691])
     """
     smooth_metric = of_soft_ranks(partial(approx_soft_ranks, alpha=alpha), beta, cutoff_offset)
     return metric_loss(smooth_metric, scores, labels, mask, metric, tile_entries)
@@ -104,7 +113,7 @@ def metric_loss(
     metric: str,
     entries: Callable[[int], int] | None = None,
 ) -> Tensor:
-    """1 − smooth metric, and 0 for degenerate lists; with `entries` computed in blocks of lists, as in `in_blocks`."""
+    """1 − smooth metric, 0 for degenerate lists. With `entries`, it is computed in blocks of lists by `in_blocks`."""
     parsed = metrics.parse(metric)
     scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
 

@@ -1,7 +1,7 @@
 """Soft ranks: operators from scores to a real-valued rank for each document, and the metric of such ranks.
 
-Scores, mask and soft ranks are (lists, documents). The best document has a rank of about 1; documents whose mask is
-False have 0. A hyperparameter out of range raises ValueError.
+Scores, mask and soft ranks are (lists, documents). The best document has a rank of about 1, a masked one 0. A
+hyperparameter out of range raises ValueError.
 """
 
 from typing import Any
@@ -23,6 +23,9 @@ def approx_soft_ranks(scores: Tensor, mask: Tensor | None = None, alpha: float =
 
     Args:
         alpha: inverse temperature, above 0; the gradient of a pair vanishes if alpha |S_j − S_i| is large.
+
+    >>> approx_soft_ranks(torch.tensor([[2.0, 1.0, 0.0]]))
+    tensor([[1.3881, 2.0000, 2.6119]])
     """
     check_positive("alpha", alpha)
     soft_ranks: Tensor = _SoftRanks.apply(*mask_scores(scores, mask), alpha)
@@ -37,11 +40,14 @@ def tile_entries(documents: int) -> int:
 def fast_soft_ranks(scores: Tensor, mask: Tensor | None = None, strength: float = 1.0) -> Tensor:
     """The l2 projection of -S / strength on the permutahedron of (N, ..., 1) (Blondel et al. 2020, soft rank).
 
-    With z = -S / strength in descending order and w = (N, ..., 1), it is z - v for v the non-increasing regression of
-    z - w.
+    With z = -S / strength in descending order and w = (N, ..., 1), it is z - v, where v is the non-increasing isotonic
+    regression of z - w.
 
     Args:
         strength: above 0; the smaller, the closer to the true ranks, and the fewer documents have a gradient.
+
+    >>> fast_soft_ranks(torch.tensor([[2.0, 1.0, 0.0]]), strength=4.0)
+    tensor([[1.7500, 2.0000, 2.2500]])
     """
     check_positive("strength", strength)
     scores, mask = mask_scores(scores, mask)
@@ -61,7 +67,7 @@ def metric_from_soft_ranks(
     """The metric from soft ranks, (lists, documents) from 1 on, as (lists,) (Qin et al. 2010).
 
     `beta` is the inverse temperature, above 0, of the soft cut-off at rank K + `cutoff_offset` (P@K, NDCG@K) and of the
-    comparison of ranks (AP, RR), which compares only relevant documents with each other. Labels are 0 on padding. RR is
+    comparison of ranks (AP, RR). Only relevant documents are compared with each other. Labels are 0 on padding. RR is
     Σ_i 1 / π_i Π_{j≠i} σ(β (π_j − π_i)) over the relevant documents i and j.
     """
     name, cutoff = metric
@@ -80,7 +86,7 @@ def metric_from_soft_ranks(
 
 
 def _first_relevant(soft_ranks: Tensor, relevant: Tensor, beta: float) -> Tensor:
-    """How far each document is the first relevant one, from 0 to 1: (lists, documents)."""
+    """The degree, from 0 to 1, to which each document is the first relevant one: (lists, documents)."""
     before = F.logsigmoid(beta * (soft_ranks[:, None, :] - soft_ranks[:, :, None]))
     others = relevant[:, None, :] & ~torch.eye(relevant.shape[1], dtype=torch.bool, device=relevant.device)
     return before.masked_fill(~others, 0).sum(dim=2).exp() * relevant
@@ -88,10 +94,10 @@ def _first_relevant(soft_ranks: Tensor, relevant: Tensor, beta: float) -> Tensor
 
 @torch.no_grad()
 def _decreasing_blocks(values: Tensor, mask: Tensor) -> Tensor:
-    """The runs of equal values in the non-increasing isotonic regression, as block numbers: 0 for the first run, 1, ...
+    """The blocks of equal values in the non-increasing isotonic regression, as numbers 0, 1, ...
 
-    Pooling in any order gives the solution, so each round pools every run of blocks whose means do not decrease, in
-    all lists. Random lists take a few rounds. Real entries come first; the others never join.
+    Pooling in any order gives the solution, so each round pools all neighbouring blocks whose means do not decrease, in
+    all lists. Random lists take a few rounds. Real entries come first; masked ones are never pooled.
     """
     blocks = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
     while True:
@@ -112,9 +118,9 @@ def _mean(values: Tensor, blocks: Tensor) -> Tensor:
 class _SoftRanks(torch.autograd.Function):
     """`approx_soft_ranks` in tiles.
 
-    With documents sorted by descending score, the pairs right of the diagonal suffice, as sigma(-x) = 1 - sigma(x); the
-    smaller of the two is computed. The slopes sigma (1 - sigma) of these pairs, one half of (documents x documents) a
-    list, are kept for the backward pass. Documents whose mask is False are not compared.
+    With documents sorted by descending score, the pairs right of the diagonal suffice, since sigma(-x) = 1 - sigma(x);
+    the smaller of the two is computed. The slopes sigma (1 - sigma) of these pairs, half of (documents x documents) per
+    list, are kept for the backward pass. Masked documents are not compared.
     """
 
     @staticmethod
@@ -122,7 +128,7 @@ class _SoftRanks(torch.autograd.Function):
         order = by_score(scores, mask)[:, : max(mask.sum(dim=1).tolist(), default=0)]
         real = mask.gather(1, order)
         ranked = scores.gather(1, order)
-        # Padding is far below the last document, so that it is before no document; the clamp keeps differences finite.
+        # Padding is far below the last document, so it precedes no document; the clamp keeps differences finite.
         lowest = torch.finfo(scores.dtype).min / 8
         ranked = (alpha * (ranked - ranked[:, :1])).clamp_min(lowest).masked_fill(~real, 2 * lowest)
         ranks = torch.full_like(ranked, 0.5)
@@ -144,7 +150,7 @@ class _SoftRanks(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         grad = grad.gather(1, ctx.order).masked_fill(~ctx.real, 0)
-        # dS_k = alpha sum_i slope_ik (g_i - g_k): both sums in one product.
+        # dS_k = alpha sum_i slope_ik (g_i - g_k): one product computes both sums.
         weights = torch.stack([grad, torch.ones_like(grad)], dim=1)
         sums = torch.zeros_like(weights)
         start = 0

@@ -17,9 +17,9 @@ from rerank.losses.smooth import SmoothMetric, metric_loss, of_soft_ranks
 from rerank.losses.soft_ranks import fast_soft_ranks, tile_entries
 
 SCALINGS = 50
-"""Sinkhorn scalings of NeuralNDCG's indicators, as in the authors' code; theirs may stop earlier, at a tolerance."""
+"""Sinkhorn scalings of NeuralNDCG's indicators, the maximum of the authors' code, which may stop at a tolerance."""
 ROWS = 128
-"""Ranks of NeuralSort whose indicators are in memory together."""
+"""Ranks of NeuralSort whose indicators are in memory at the same time."""
 
 
 @loss("neuralsort")
@@ -37,6 +37,9 @@ def neuralsort(
     Reference:
         Grover, Wang, Zweig and Ermon: Stochastic Optimization of Sorting Networks via Continuous
         Relaxations, ICLR 2019.
+
+    >>> neuralsort(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0]]))
+    tensor([0.3874])
     """
     return metric_loss(_of_expected(_neuralsort_ranked, temperature), scores, labels, mask, metric, _tile_entries)
 
@@ -47,8 +50,8 @@ def pirank(
 ) -> Tensor:
     """1 − metric of NeuralSort's rank indicators, with the expected gain at each rank.
 
-    NDCG is Σ_r D(r) Σ_j I_j^r (2^{y_j} − 1) / Z, where `neuralsort` has the gain 2^e − 1 of the expected label e. For
-    P@K and AP both losses are equal.
+    NDCG is Σ_r D(r) Σ_j I_j^r (2^{y_j} − 1) / Z, whereas `neuralsort` uses the gain 2^e − 1 of the expected label e.
+    For P@K and AP both losses are equal.
 
     Args:
         metric: p@K, rr@K, ndcg@K, rr, ndcg or ap.
@@ -56,6 +59,9 @@ def pirank(
 
     Reference:
         Swezey, Grover, Charron and Ermon: PiRank: Scalable Learning To Rank via Differentiable Sorting, NeurIPS 2021.
+
+    >>> pirank(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0]]))
+    tensor([0.2384])
     """
     smooth_metric = _of_expected(_neuralsort_ranked, temperature, gains=True)
     return metric_loss(smooth_metric, scores, labels, mask, metric, _tile_entries)
@@ -65,7 +71,7 @@ def pirank(
 def neural_ndcg(
     scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg", temperature: float = 1.0
 ) -> Tensor:
-    """As `pirank`, with indicators that are scaled so that each rank has one document and each document one rank.
+    """`pirank` with indicators scaled so that each rank has one document and each document one rank.
 
     The scaling (Sinkhorn) divides columns and rows by their sums in turn, 50 times, and ends with the rows.
 
@@ -76,6 +82,9 @@ def neural_ndcg(
     Reference:
         Pobrotyn and Białobrzeski: NeuralNDCG: Direct Optimisation of a Ranking Metric via Differentiable Relaxation of
         Sorting, 2021 (equation 8, the deterministic operator).
+
+    >>> neural_ndcg(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0]]))
+    tensor([0.3135])
     """
 
     def scaled(scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
@@ -86,7 +95,7 @@ def neural_ndcg(
                 rows = rows / sums.masked_fill(sums == 0, 1)  # padding has no indicator
         return (rows * labels[:, None]).sum(dim=2)[:, :count]
 
-    # The graph has the scaled indicators of every scaling.
+    # The graph keeps the indicators after each scaling.
     smooth_metric = _of_expected(scaled, temperature, gains=True)
     return metric_loss(smooth_metric, scores, labels, mask, metric, lambda documents: 2 * SCALINGS * documents**2)
 
@@ -105,6 +114,9 @@ def softsort(
 
     Reference:
         Prillo and Eisenschlos: SoftSort: A Continuous Relaxation for the argsort Operator, ICML 2020.
+
+    >>> softsort(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0]]))
+    tensor([0.4130])
     """
     smooth_metric = _of_expected(softsort_ranked, temperature)
     return metric_loss(smooth_metric, scores, labels, mask, metric, lambda documents: 2 * documents)
@@ -132,12 +144,13 @@ def fastsort(
 
     Reference:
         Blondel, Teboul, Berthet and Djolonga: Fast Differentiable Sorting and Ranking, ICML 2020.
+
+    >>> fastsort(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0]]))
+    tensor([0.3691])
     """
-    soft_ranks, entries = (
-        partial(fast_soft_ranks, strength=strength),
-        tile_entries if metric.lower().startswith(("ap", "rr")) else None,
-    )
-    return metric_loss(of_soft_ranks(soft_ranks, beta, cutoff_offset), scores, labels, mask, metric, entries)
+    smooth_metric = of_soft_ranks(partial(fast_soft_ranks, strength=strength), beta, cutoff_offset)
+    entries = tile_entries if metric.lower().startswith(("ap", "rr")) else None
+    return metric_loss(smooth_metric, scores, labels, mask, metric, entries)
 
 
 @loss("ot")
@@ -165,20 +178,23 @@ def ot(
 
     Reference:
         Cuturi, Teboul and Vert: Differentiable Ranking and Sorting using Optimal Transport, NeurIPS 2019.
+
+    >>> ot(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0]]))
+    tensor([0.3691])
     """
 
     def soft_ranks(scores: Tensor, mask: Tensor) -> Tensor:
         plan = soft_permutation(scores, mask, epsilon)
         return (plan * ranks_like(plan, plan.shape[1])[:, None]).sum(dim=1)
 
-    # A plan is in float64, which takes the memory of two float32 numbers.
+    # The plan is in float64, twice the memory of float32.
     return metric_loss(of_soft_ranks(soft_ranks, beta, cutoff_offset), scores, labels, mask, metric, lambda n: 2 * n**2)
 
 
 def _of_expected(
     expected: Callable[[Tensor, Tensor, Tensor, float, int], Tensor], temperature: float, gains: bool = False
 ) -> SmoothMetric:
-    """The metric of the expected labels, or gains, at each rank; `expected` is as `softsort_ranked`."""
+    """The metric of the expected labels, or gains, at each rank; `expected` is a function like `softsort_ranked`."""
     check_positive("temperature", temperature)
 
     def smooth_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
@@ -190,10 +206,10 @@ def _of_expected(
 
 
 def _neuralsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
-    """The expected label at each of `count` ranks, (lists, ranks), for I of `neuralsort_indicators`.
+    """The expected label at each of `count` ranks, (lists, ranks), with the indicators of `neuralsort_indicators`.
 
-    The indicators of ROWS ranks at a time are in memory, and are made again for the gradient. Logits, which are large
-    beside their differences, are computed in float64.
+    The indicators of ROWS ranks at a time are in memory, and are computed again for the gradient. Logits are float64,
+    because they are large relative to their differences.
     """
     order = by_score(scores, mask)
     real, documents = mask.gather(1, order), mask.sum(dim=1, keepdim=True)
@@ -214,7 +230,7 @@ def _neuralsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature
 
 
 def _spread(ranked: Tensor, documents: Tensor) -> Tensor:
-    """sum_k |S_j - S_k| for descending scores, 0 on padding, of so many documents; equal scores have no gradient."""
+    """sum_k |S_j - S_k|, 0 on padding, for descending scores of `documents` real ones; ties have no gradient."""
     first, last = tie_bounds(ranked)
     last = torch.minimum(last, documents - 1)
     sums = F.pad(ranked.cumsum(dim=1), (1, 0))
@@ -223,5 +239,5 @@ def _spread(ranked: Tensor, documents: Tensor) -> Tensor:
 
 
 def _tile_entries(documents: int) -> int:
-    """The size of the largest tile of one list, for `blocks.in_blocks`, in float64."""
+    """The size of the largest tile of one list in float64, for `blocks.in_blocks`."""
     return 2 * documents * min(documents, ROWS)

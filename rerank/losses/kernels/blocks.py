@@ -1,7 +1,7 @@
 """Losses in blocks of lists or of pairs: values and gradients in the forward pass, in the memory of one block.
 
-Lists are independent and each has one value, so that the derivative of all values has the shape (lists, documents). It
-is computed with the values, block by block; the backward pass multiplies it by the incoming gradient. Padding costs
+Lists are independent and each has one value, so the derivative of all values has the shape (lists, documents). It is
+computed with the values, block by block; the backward pass multiplies it by the incoming gradient. Padding costs
 little: the lists of a block have similar lengths and are cut to the longest one. Degenerate lists are left out.
 """
 
@@ -14,13 +14,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 CPU_BLOCK = 2**21
-"""Numbers in one intermediate result of a block: 8 MB in float32. With half as many, the calls take a fifth longer."""
+"""Numbers in one intermediate result of a block on a CPU: 8 MB in float32. Half as many take 20 % more time."""
 
 CPU_CALL = 2**18
-"""Overhead of another block on a CPU, in numbers of an intermediate result: it must save more padding than that."""
+"""Cost of one more block on a CPU, in numbers of an intermediate result: a split must save more padding than this."""
 
 DEVICE_BLOCK = 2**24
-"""As CPU_BLOCK, for devices on which starting an operation is expensive: 64 MB in float32."""
+"""CPU_BLOCK for other devices, on which starting an operation is expensive: 64 MB in float32."""
 
 PAIR_ROWS = 64
 """Documents of a list in the rows of a block of pairs."""
@@ -54,10 +54,10 @@ def in_blocks(
         for block, width in _blocks(lengths.tolist(), entries, limit, call_overhead):
             rows = order[block]
             real = torch.arange(width, device=mask.device) < lengths[block, None]
-            part = packed[rows, :width].requires_grad_(needs_gradient)
-            block_values = loss(part, labels[rows, :width], real)
+            block_scores = packed[rows, :width].requires_grad_(needs_gradient)
+            block_values = loss(block_scores, labels[rows, :width], real)
             if needs_gradient:
-                gradient[rows, :width] = torch.autograd.grad(block_values.sum(), part)[0]
+                gradient[rows, :width] = torch.autograd.grad(block_values.sum(), block_scores)[0]
             values[rows] = block_values.detach()
     return with_gradient(scores, values, gradient.gather(1, targets) if needs_gradient else None)
 
@@ -65,9 +65,9 @@ def in_blocks(
 def _blocks(
     lengths: list[int], entries: Callable[[int], int], limit: int, call_overhead: int
 ) -> Iterator[tuple[slice, int]]:
-    """Slices of lists, and the length of the longest list in each; `lengths` is in descending order, 0 ends it.
+    """Yields slices of lists and the length of the longest list in each; `lengths` is descending, 0 ends it.
 
-    A block is filled up to `limit`, but ends where that saves more than `call_overhead` numbers of padding.
+    A block is filled up to `limit`, but ends earlier if that saves more than `call_overhead` numbers of padding.
     """
     numbers = [entries(length) for length in lengths]
     start, stop = 0, sum(length > 0 for length in lengths)
@@ -90,9 +90,9 @@ def pair_sums(
 ) -> tuple[Tensor, Tensor]:
     """The sums of the costs of pairs (row, column), (lists,), and their gradient, (lists, documents).
 
-    Documents are in some order, that of `scores`, and columns come after their rows. `firsts`, (lists, rows), not
-    decreasing along the rows, is the first column with which a row is a pair; documents beyond the rows are columns
-    only. `block` takes slices of lists, rows and columns; it returns the cost of each pair and its derivative with
+    Documents are in the order of `scores`, and columns come after their rows. `firsts`, (lists, rows), does not
+    decrease along the rows; it is the first column that forms a pair with the row. Documents beyond the rows are only
+    columns. `block` takes slices of lists, rows and columns; it returns the cost of each pair and its derivative with
     respect to S_column - S_row, both (lists, rows, columns) and 0 if there is no pair.
     """
     lists, documents = scores.shape
@@ -103,20 +103,21 @@ def pair_sums(
         widest = documents - min(start_of_list, default=documents)
         size = max(1, PAIR_BLOCK // max(1, PAIR_ROWS * widest))
         for start in range(0, lists, size):
-            part = slice(start, start + size)
-            columns = slice(min(start_of_list[part]), documents)
+            chosen = slice(start, start + size)
+            columns = slice(min(start_of_list[chosen]), documents)
             if columns.start < documents:
-                costs, slopes = block(part, rows, columns)
-                values[part] += costs.sum(dim=(1, 2))
-                gradient[part, rows] -= slopes.sum(dim=2)
-                gradient[part, columns] += slopes.sum(dim=1)
+                costs, slopes = block(chosen, rows, columns)
+                values[chosen] += costs.sum(dim=(1, 2))
+                gradient[chosen, rows] -= slopes.sum(dim=2)
+                gradient[chosen, columns] += slopes.sum(dim=1)
     return values, gradient
 
 
 def with_gradient(scores: Tensor, values: Tensor, gradient: Tensor | None) -> Tensor:
-    """Makes the values, (lists,), a function of the scores, (lists, documents), whose gradient can be taken once.
+    """Makes the values, (lists,), a function of the scores, (lists, documents), with the given gradient.
 
-    `gradient` is the derivative of each list's value, (lists, documents); None if it is not needed.
+    `gradient` is the derivative of each list's value, (lists, documents); None if it is not needed. It can be taken
+    once.
     """
     if gradient is None:
         return values

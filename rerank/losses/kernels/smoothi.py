@@ -1,12 +1,12 @@
 """SmoothI's metrics and their gradient in one pass over the ranks, in the memory of a few (lists, documents) tensors.
 
-With the stop-gradient the recursion p is a constant, so that rank r adds c_r alpha p^r I^r (y - e_r) to the gradient of
-the metric, where e_r = sum_j I_j^r y_j and c_r is the metric's derivative in e_r. For P@K and NDCG c_r is known at rank
-r. For AP it also has the sum of e_m / m over the ranks from r on, which is only known at the end: it is the total minus
-the sum before r, so two sums are kept, and the total multiplies the second one.
+With the stop-gradient the recursion p is a constant, so rank r adds c_r alpha p^r I^r (y - e_r) to the gradient of the
+metric, where e_r = sum_j I_j^r y_j and c_r is the metric's derivative with respect to e_r. For P@K and NDCG, c_r is
+known at rank r. For AP, c_r contains the sum of e_m / m over the ranks m >= r. It equals the total minus the sum before
+r, and the total is known only at the end. So two gradients are summed, and the total multiplies the second one.
 
-|p^r| is at most (1 - delta)^(r - 1). Once alpha S p is small, I = (1 + alpha (S p - mean S p)) / n up to its square,
-and p shrinks by 1 - delta - 1 / n at every rank: the sum over the remaining ranks has a closed form.
+|p^r| is at most (1 - delta)^(r - 1). Once alpha S p is small, I = (1 + alpha (S p - mean S p)) / n up to second order,
+and each rank multiplies p by 1 - delta - 1 / n: the sum over the remaining ranks has a closed form.
 """
 
 import math
@@ -18,11 +18,11 @@ from rerank.losses.kernels.blocks import with_gradient
 from rerank.losses.metrics import Metric, discount, normaliser, ranks_like, summed_labels, unnormalised_metric
 
 BLOCK = 2**18
-"""Scores that are processed at once, in whole lists, so that the tensors of a rank stay in the cache."""
+"""Scores that are processed at once, in whole lists, so the tensors of a rank stay in the cache."""
 
 
 def smoothi_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric, alpha: float, delta: float) -> Tensor:
-    """The metric of `rank_indicators` of the scores minus their minimum, (lists,); the same up to rounding.
+    """The metric of `rank_indicators` of the scores minus their minimum, (lists,), equal up to rounding.
 
     Scores, labels and mask are those of `prepare_inputs`, (lists, documents) each.
     """
@@ -56,10 +56,10 @@ def _one_pass(
     seen, shares = torch.zeros_like(lowest), torch.zeros_like(lowest)
     later = torch.zeros_like(scores) if gradient is not None and metric.name == "ap" else None
 
-    # Padding has the logit -inf p, with p above 0, and so the indicator 0.
+    # Padding has the logit -inf * p with p > 0, so its indicator is 0.
     scaled.masked_fill_(~mask, -torch.inf)
     p, row, term = torch.ones_like(scores), torch.empty_like(scores), torch.empty_like(scores)
-    # Tensors, as a Python number in an operation costs as much as the operation itself on short lists.
+    # Tensors, because on short lists a Python number costs as much as the operation itself.
     one, less = scores.new_tensor(1), scores.new_tensor(delta)
     columns = zip(*(grid[:, :steps].split(1, dim=1) for grid in (expected, weights, live)), strict=True)
     for e, weight, here in columns:
@@ -74,7 +74,7 @@ def _one_pass(
                 later.addcmul_(term, here)
                 seen.add_(e)
                 shares.addcmul_(e, weight)
-        # The same order of operations as in `rank_indicators`, as a large alpha magnifies their rounding.
+        # The order of operations is that of `rank_indicators`, because a large alpha magnifies their rounding.
         p.mul_(torch.sub(one, row, out=row).sub_(less))
 
     # The closed form of the remaining ranks.
@@ -99,7 +99,7 @@ def _one_pass(
         if later is not None:
             gradient.addcmul_(later, (expected * weights).sum(dim=1, keepdim=True))
         gradient.mul_(alpha / best[:, None]).masked_fill_(~mask, 0)
-        # The shift is the lowest score, whose documents share its gradient. Float64, as it is a sum over all documents.
+        # The documents with the lowest score share the gradient of the shift: a sum over all documents, in float64.
         tied = (scores == lowest) & mask
         shift = gradient.sum(dim=1, keepdim=True, dtype=torch.float64) / tied.sum(dim=1, keepdim=True)
         gradient.sub_(tied * shift.to(scores.dtype))
@@ -112,15 +112,16 @@ def _steps(scaled: Tensor, delta: float) -> int:
     if not math.isfinite(peak):
         return scaled.shape[1]
     least = math.sqrt(torch.finfo(scaled.dtype).eps * delta)
-    # p itself must be as small, since the gradient does not have the scores as a factor.
+    # p itself must be as small, because the scores are no factor of the gradient.
     return math.ceil(math.log(max(peak, 1.0) / least) / -math.log1p(-delta))
 
 
 def _slopes(e: Tensor, weights: Tensor, live: Tensor, seen: Tensor, shares: Tensor, metric: Metric) -> Tensor:
-    """c_r times the metric's `normaliser`, for AP without the total of e_m / m.
+    """c_r times the metric's `normaliser`; for AP without the total of e_m / m.
 
-    All are (lists, ranks), for some consecutive ranks: `e` the expected labels, `weights` the factors of the ranks, 0
-    beyond the documents, where `live` is 0 and not 1; `seen` and `shares` sum e and e_m / m over the ranks above.
+    All are (lists, ranks) for consecutive ranks: `e` the expected labels, `weights` the factors of the ranks, 0 beyond
+    the documents, `live` 1 on documents and 0 beyond them, `seen` and `shares` the sums of e and e_m / m over the ranks
+    above.
     """
     if metric.name == "ndcg":
         return torch.exp2(e) * weights

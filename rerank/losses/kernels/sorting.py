@@ -1,8 +1,8 @@
 """The expected label at each rank by SoftSort, with its gradient, without the whole permutation.
 
-It takes O(documents log documents), as exp(-|S_r - S_j| / temperature) decays: the sum over the documents above is a
-recursion, F_k = x_k + exp(-(S_(k-1) - S_k) / temperature) F_(k-1), whose factors are at most 1; a scan computes it in
-log2(documents) steps.
+It takes O(documents log documents), because exp(-|S_r - S_j| / temperature) decays: the sum over the documents above is
+the recursion F_k = x_k + exp(-(S_(k-1) - S_k) / temperature) F_(k-1), whose factors are at most 1. A scan computes it
+in log2(documents) steps.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ class _SoftSort(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
         order = by_score(scores, mask)
-        # In float64, as a scan rounds at every step; it is cheap.
+        # In float64, which is cheap here, because a scan rounds at every step.
         ranked, real = scores.gather(1, order).double(), mask.gather(1, order)
         decay = torch.exp((ranked[:, 1:] - ranked[:, :-1]) / temperature).masked_fill_(~real[:, 1:], 0)
         y = torch.stack([labels.gather(1, order).double(), real.double()])
@@ -48,8 +48,8 @@ class _SoftSort(torch.autograd.Function):
         share = torch.zeros_like(ranked)
         share[:, : grad.shape[1]] = grad
         share = share / weight * y[1]
-        # The logit of rank r and document j has the derivative share_r kernel_rj (y_j - e_r). It is a function of
-        # |S_r - S_j|, whose derivative is 0 if the two are equal.
+        # The logit of rank r and document j has the derivative share_r kernel_rj (y_j - e_r). It depends on
+        # |S_r - S_j|, whose derivative is 0 for equal scores.
         x = torch.stack([share, share * expected])
         upper, lower = _sides(x, decay)
         first, last = tie_bounds(ranked)
