@@ -1,4 +1,4 @@
-"""Configuration: the settings of an experiment, their defaults and bounds. Knows nothing of what they act on."""
+"""Configuration: the settings of an experiment with their defaults and bounds."""
 
 from rerank.config.functions import replace_setting, sections, validate
 from rerank.config.settings import (

@@ -1,4 +1,4 @@
-"""Whether the files exist that settings and arguments name, and the files of settings that are in the package."""
+"""Checks that the files named by settings exist, and finds the package's own files of settings."""
 
 import os
 from pathlib import Path
@@ -25,6 +25,7 @@ def check_files(config: Config) -> None:
 
 
 def check_file(what: str, path: str | Path) -> None:
+    """Raises UserError, whose message begins with `what`, unless `path` is an existing file."""
     if Path(path).is_dir():
         raise UserError(f"{what} {path}: is a folder, expected a file")
     if not Path(path).is_file():
@@ -32,7 +33,7 @@ def check_file(what: str, path: str | Path) -> None:
 
 
 def check_path(flag: str, value: str) -> None:
-    """Raises UserError if `value` is written as a path, not as a hub name or dataset id, and nothing is there."""
+    """Raises UserError if `value` looks like a path, not like a hub name or dataset id, and nothing is there."""
     if value.startswith(("/", ".", "~")) and not Path(value).exists():
         raise UserError(f"{flag} {value}: no such file or folder")
 
@@ -43,6 +44,6 @@ def config_names(folder: Path = CONFIGS) -> str:
 
 
 def config_file(given: str | Path, folder: Path = CONFIGS, base: Path = Path()) -> Path:
-    """The file that is given, relative to `base`; if there is none, the one of that name in the folder."""
+    """The given file, relative to `base`; if it does not exist, the file of that name in `folder`."""
     path, named = base / Path(given).expanduser(), folder / f"{given}.toml"
     return named if not path.is_file() and named.is_file() else path

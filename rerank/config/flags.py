@@ -1,4 +1,4 @@
-"""The settings as flags: what cyclopts reads, with the values of a TOML file, and the configuration that it gives."""
+"""The settings as flags: classes that cyclopts reads, the values of a TOML file, and the resulting configuration."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -27,14 +27,14 @@ from rerank.utils.registry import Setting
 
 
 def only(section: str, *keys: str) -> Parameter:
-    """Settings of a section that a command takes; it has no flags for the others."""
+    """Restricts a section to the settings that a command takes; the command has no flags for the others."""
     return Parameter(parse=rf"^({'|'.join((section, *keys))})$")
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Flags:
-    """--config, which every command with settings takes; a command's own class adds sections of settings."""
+    """The flag --config of every command with settings; a command's own class adds sections of settings."""
 
     file: Annotated[
         OptionalPath,
@@ -46,13 +46,13 @@ class Flags:
     ] = None
 
     def config(self) -> Config:
-        """The settings, checked; a section that the command does not take has its defaults."""
+        """The settings, validated; a section that the command does not take has its defaults."""
         config = self.unchecked()
         validate(config)
         return config
 
     def unchecked(self) -> Config:
-        """The settings; those of a class with other defaults become those of the section's own class."""
+        """The settings, not validated; a subclass with other defaults is converted to the section's own class."""
         sections = {}
         for name, kind in get_type_hints(Config).items():
             if given := getattr(self, name, None):
@@ -81,7 +81,7 @@ def setting_flags() -> list[str]:
 
 
 def parse(words: Sequence[str], tables: Mapping[str, object], source: str) -> Config:
-    """The configuration of flags and of the tables of a TOML file, which is not checked but for its single values."""
+    """The configuration of flags and the tables of a TOML file; only single values are checked."""
 
     def read(flags: AllFlags = AllFlags()) -> Config:
         return flags.unchecked()
@@ -95,9 +95,9 @@ def parse(words: Sequence[str], tables: Mapping[str, object], source: str) -> Co
 def fill(arguments: ArgumentCollection, tables: Mapping[str, object], path: str | Path) -> None:
     """Fills the settings that no flag gives from the tables of a TOML file.
 
-    The hyperparameters in [loss] are those of the loss that it names; a flag may choose another loss, whose
-    hyperparameters a table such as [loss.hinge] has. Settings that are no arguments are ignored. Raises UserError for a
-    key that is no setting at all.
+    The hyperparameters in [loss] belong to the loss that it names. If a flag chooses another loss, its hyperparameters
+    come from a table such as [loss.hinge]. Settings that the command does not take are ignored. Raises UserError for an
+    unknown key.
     """
     for section, key, value in _settings_of(tables, _chosen_loss(arguments), path):
         flag = flag_name(section, key)
@@ -110,7 +110,7 @@ def fill(arguments: ArgumentCollection, tables: Mapping[str, object], path: str 
 
 
 def _settings_of(tables: Mapping[str, object], loss: str | None, path: str | Path) -> Iterator[tuple[str, str, object]]:
-    """Section, key and value of the settings in the tables of a TOML file; `loss` is that of a flag, or None."""
+    """Yields section, key and value of each setting in the tables of a TOML file; `loss` is the loss of a flag."""
     known = setting_flags()
     for section, table in tables.items():
         if not isinstance(table, dict):
@@ -130,9 +130,9 @@ def _chosen_loss(arguments: ArgumentCollection) -> str | None:
 
 
 def _table_of_loss(table: Mapping[str, Any], chosen: str | None, path: str | Path) -> dict[str, Setting]:
-    """The name and the hyperparameters of a loss: of the one that is `chosen`, if it is not None, else the file's.
+    """The name and the hyperparameters of the `chosen` loss, or of the file's loss if `chosen` is None.
 
-    Raises UserError for a table of a loss that does not exist, and for a value of another type than its default.
+    Raises UserError for a table of an unknown loss, and for a value whose type differs from its default's.
     """
     known = losses()
     own = {key: value for key, value in table.items() if not isinstance(value, dict)}

@@ -1,4 +1,4 @@
-"""What is done with a configuration: its sections as dictionaries, a setting replaced, its values checked."""
+"""Functions of a configuration: sections as dictionaries, replacing a setting, validation."""
 
 import math
 from collections.abc import Mapping
@@ -20,8 +20,10 @@ from rerank.utils.registry import Setting
 def sections(config: Config) -> dict[str, dict[str, Any]]:
     """The settings by section and key, as in config.toml.
 
-    All hyperparameters of the loss are keys of its section, in the order of its signature; those that are not given
-    have the loss's defaults.
+    The section of the loss has all its hyperparameters, in the order of its signature; the others have their defaults.
+
+    >>> sections(Config(loss="hinge"))["loss"]
+    {'name': 'hinge', 'margin': 1.0, 'pairs': 'all'}
     """
     by_section = asdict(config)
     given = by_section["loss"].pop("hyperparameters")
@@ -30,7 +32,11 @@ def sections(config: Config) -> dict[str, dict[str, Any]]:
 
 
 def replace_setting(config: Config, key: str, value: Any) -> Config:
-    """The configuration with another value of a setting, such as training.lr or loss.alpha."""
+    """The configuration with another value of a setting, such as training.lr or loss.alpha.
+
+    >>> replace_setting(Config(), "training.lr", 1e-5).training.lr
+    1e-05
+    """
     name, _, key = key.partition(".")
     section = getattr(config, name)
     if name == "loss" and key != "name":
@@ -39,7 +45,7 @@ def replace_setting(config: Config, key: str, value: Any) -> Config:
 
 
 def setting_types() -> dict[str, dict[str, Any]]:
-    """The annotated type of each setting, by section and key, without the hyperparameters of losses."""
+    """Section -> key -> annotated type of a setting, without the hyperparameters of losses."""
     types = {name: get_type_hints(kind, include_extras=True) for name, kind in get_type_hints(Config).items()}
     del types["loss"]["hyperparameters"]
     return types
@@ -55,7 +61,12 @@ def flag_name(section_name: str, key: str) -> str:
 
 
 def validate(config: Config) -> None:
-    """Raises UserError for settings that are invalid, that contradict each other, or that name a missing file."""
+    """Raises UserError for invalid settings, and for settings that name a missing file.
+
+    >>> validate(replace_setting(Config(), "training.lr", -1.0))
+    Traceback (most recent call last):
+    rerank.utils.errors.UserError: --training.lr: got -1.0, expected 0 or more
+    """
     types = setting_types()
     for name, settings in sections(config).items():
         for key, value in settings.items():
@@ -65,9 +76,9 @@ def validate(config: Config) -> None:
 
 
 def check_types(tables: Mapping[str, object]) -> None:
-    """Raises ValueError for a section that is no table, and for a value whose type is not that of its setting.
+    """Raises ValueError for a section that is not a table, and for a value of another type than its setting.
 
-    A value may be None, and there may be keys that are no settings: other versions have them.
+    A value may be None, and unknown keys are ignored, because other versions have other settings.
     """
     by_section = check_shape(tables, dict[str, dict[str, object]])
     for section, types in setting_types().items():
@@ -78,7 +89,7 @@ def check_types(tables: Mapping[str, object]) -> None:
 
 
 def validate_setting(flag: str, value: Any, annotation: object) -> None:
-    """Raises UserError, which begins with `flag`, for a value that its annotated type does not allow."""
+    """Raises UserError, whose message begins with `flag`, for a value that its annotated type does not allow."""
     try:
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError("expected a finite number")

@@ -1,9 +1,9 @@
-"""The languages of documents and queries: Lucene has an analyzer for each, which finds, drops and stems words."""
+"""The languages of documents and queries: Lucene's analyzer of a language tokenises, drops stop words and stems."""
 
 from rerank.utils.errors import UserError
 
 ENGLISH = "en"
-"""The default: Anserini's English analyzer, Porter's stems without possessives and Lucene's stop words."""
+"""The default: Anserini's English analyzer with Porter's stemmer, which drops possessives and Lucene's stop words."""
 
 BY_CODE = """
 ar.Arabic bg.Bulgarian bn.Bengali ca.Catalan ckb.Sorani da.Danish de.German el.Greek es.Spanish et.Estonian
@@ -11,7 +11,7 @@ eu.Basque fa.Persian fi.Finnish fr.French ga.Irish gl.Galician hi.Hindi hu.Hunga
 it.Italian ja.Japanese lt.Lithuanian lv.Latvian ne.Nepali nl.Dutch no.Norwegian pt.Portuguese ro.Romanian
 ru.Russian sr.Serbian standard.Standard sv.Swedish ta.Tamil te.Telugu th.Thai tr.Turkish uk.UkrainianMorfologik
 """
-"""Those whose package in Lucene is the code of the language."""
+"""Languages whose package in Lucene is named by the language code."""
 ANALYZERS = {
     **{name.partition(".")[0]: name for name in BY_CODE.split()},
     "cs": "cz.Czech",
@@ -20,7 +20,7 @@ ANALYZERS = {
     "pt-br": "br.Brazilian",
     "zh": "cjk.CJK",
 }
-"""Code -> Lucene's analyzer: all of its languages, and "standard" (words in lower case) for any other language."""
+"""Code -> Lucene's analyzer, for all its languages; "standard" (lower-cased words) is for any other language."""
 
 
 def check_language(language: str) -> None:

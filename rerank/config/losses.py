@@ -1,4 +1,4 @@
-"""The losses and their hyperparameters, as help and files show them: torch, which the losses need, is slow to import.
+"""Tables of the losses and their hyperparameters for help and files, so these need not import torch, which is slow.
 
 A test compares the tables with the functions in rerank/losses and rerank/models/pooling.py.
 """
@@ -35,7 +35,7 @@ LOSSES: dict[str, dict[str, Setting]] = {
 
 HELP = {
     "metric": "The metric that the loss optimises: p@K, rr@K, ndcg@K, rr, ndcg or ap.",
-    "alpha": "Inverse temperature, above 0: in approx and adr_mse of soft ranks, in smoothi the factor of scores.",
+    "alpha": "Inverse temperature, above 0: of the soft ranks in approx and adr_mse, factor of the scores in smoothi.",
     "beta": "Inverse temperature, above 0, of the cut-off in p@K and ndcg@K and of the comparison of ranks in ap.",
     "cutoff_offset": "The soft cut-off is at rank K + cutoff_offset.",
     "temperature": "Above 0. The smaller, the closer to the true ranking; in distill_kl, T of both softmaxes.",
@@ -49,13 +49,13 @@ HELP = {
     "delta": "How far a ranked document is pushed down for the following ranks, between 0 and 0.5.",
     "stop_gradient": "Whether p is constant in the backward pass; without it the gradient explodes for large alpha.",
 }
-"""Hyperparameter -> its help."""
+"""Hyperparameter -> help text."""
 
 POOLINGS = ("first", "max", "mean", "softmax", "sum")
 
 
 def losses() -> dict[str, dict[str, Setting]]:
-    """The hyperparameters of each loss, also of those that plug-ins and notebooks registered."""
+    """Loss -> hyperparameter -> default, including losses that plug-ins and notebooks registered."""
     others = {name: hyperparameters(function) for name, function in registered("loss").items() if name not in LOSSES}
     return dict(sorted((LOSSES | others).items()))
 
@@ -74,7 +74,7 @@ def losses_with() -> dict[str, dict[str, Setting]]:
 
 
 def help_of(key: str) -> str:
-    """The help of a hyperparameter; that of a plug-in's loss is in the docstring of its function."""
+    """The help text of a hyperparameter; a plug-in's loss has it in its docstring."""
     if key in HELP:
         return HELP[key]
     import docstring_parser  # only the help of plug-ins needs it
@@ -93,9 +93,9 @@ def poolings() -> list[str]:
 
 
 def typed(loss: str, given: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Hyperparameters in the order of the loss's signature; texts, which flags give, as values of the default's type.
+    """Hyperparameters in the order of the loss's signature; texts, as flags give them, become the default's type.
 
-    What is no hyperparameter of the loss, or no value of its type, stays as it is: `rerank.losses.create` refuses it.
+    Unknown hyperparameters and values of a wrong type stay unchanged: `rerank.losses.create` raises an error for them.
 
     >>> typed("smoothi", {"stop_gradient": "false", "alpha": "10"})
     {'alpha': 10.0, 'stop_gradient': False}

@@ -1,6 +1,6 @@
 """The settings of an experiment: frozen dataclasses whose defaults are those of the paper's text experiment.
 
-Each setting is declared once: its type, its default, its bounds and, in the string below it, its help text. cyclopts
+Each setting is declared once: its type, its default, its bounds, and its help text in the string below it. cyclopts
 reads the flags from these classes, a TOML file has the same names, and `validate` checks the same bounds.
 """
 
@@ -13,11 +13,11 @@ from rerank.config.losses import typed
 from rerank.utils.parameters import Count, CountOrAuto, PathText, Pattern, TemplateText, Whole, at_least, between, keyed
 from rerank.utils.registry import Setting
 
-OFTEN = Group("settings", help="Those that are set often. More: --help all.", sort_key=1)
+OFTEN = Group("settings", help="The settings that are changed most often. More: --help all.", sort_key=1)
 """The settings on the first screen of the help of a command."""
 
 RESERVED = ("index", "tokens", "features", "embeddings")
-"""Names in the folder of a collection that no experiment may have."""
+"""Reserved names in the folder of a collection; no experiment may have them."""
 
 NAME = Pattern(
     rf"(?!\.|(?:{'|'.join(RESERVED)})$)[\w.=+-]+",
@@ -29,7 +29,7 @@ DEVICE = Pattern(r"auto|cpu|cuda(:\d+)?|mps", "auto, cpu, cuda, cuda:N or mps")
 
 
 def section(name: str, position: int) -> Parameter:
-    """A class decorator: the flags of its settings are --NAME.KEY, and the help lists them in a group of their own."""
+    """A class decorator: the flags of the settings are --NAME.KEY, and the help lists them in one group."""
     name = default_name_transform(name)
     return Parameter(
         name="*",
@@ -39,23 +39,23 @@ def section(name: str, position: int) -> Parameter:
 
 
 def often(*aliases: str) -> Parameter:
-    """A setting that is set often, and its short flags."""
+    """Marks a setting that is changed often, and gives its short flags."""
     return Parameter(alias=aliases, group=OFTEN)
 
 
 @section("collection", 2)
 @dataclass(frozen=True)
 class CollectionSettings:
-    """The documents, queries and, to train and to evaluate, relevance judgments."""
+    """The documents, the queries and, for training and evaluation, the relevance judgments."""
 
     source: Annotated[PathText, often("--collection")] = "disks45/nocr/trec-robust-2004"
     """An ir_datasets id, a folder in BEIR's layout, or SVMlight files of feature vectors."""
     train_queries: Annotated[Count, at_least(1)] = "all"
-    """Training queries of a fold, drawn by --seed; BM25 does not search for those that no fold has."""
+    """Training queries of a fold, drawn by --seed; BM25 does not search for queries that no fold has."""
     folds: Annotated[Whole, at_least(3)] = 5
     """Cross-validation folds, if the collection has neither official ones nor a published split."""
     queries: Annotated[PathText, often("--queries")] = ""
-    """A file of queries, TSV (id, tab, text) or JSONL, in the place of the collection's."""
+    """A file of queries, TSV (id, tab, text) or JSONL, instead of the collection's queries."""
     language: str = "en"
     """Language of documents and queries for BM25: de, fr, zh, …, or standard (no stemming)."""
 
@@ -68,7 +68,7 @@ class FirstStageSettings:
     run: PathText = ""
     """A TREC run file to re-rank instead of BM25."""
     index: PathText = "auto"
-    """auto (own if there are documents, else prebuilt), own, a Pyserini prebuilt index, or a folder."""
+    """auto (own if there are documents, else prebuilt), own, the name of a Pyserini prebuilt index, or a folder."""
     depth: Annotated[Whole, at_least(1), often("--depth")] = 150
     """Candidates per query."""
     k1: Annotated[float, between(0, 10**6)] = 0.9
@@ -89,13 +89,13 @@ class EncoderSettings:
     max_doc_tokens: Annotated[Whole, at_least(1)] = 800
     """Tokens of a document; the rest is cut off."""
     pooling: str = "mean"
-    """How passage scores become a document's score: first, max, mean, softmax, sum, or a registered pooling."""
+    """How passage scores become a document score: first, max, mean, softmax, sum, or a registered pooling."""
     template: TemplateText = ""
     """A prompt with {query} and {document}, for models trained with one; \\n is a line break."""
     lora_rank: Annotated[Whole, at_least(0)] = 0
     """Rank of LoRA (peft) on all linear layers of the body, with alpha twice the rank; 0: all weights are trained."""
     first_stage_weight: Annotated[float, at_least(0)] = 0.0
-    """Weight of the first stage's score, standardised by query, which the model's score is added to; 0: not added."""
+    """Weight of the first-stage score, standardised by query, that is added to the model's score; 0: not added."""
 
 
 @section("network", 5)
@@ -123,10 +123,10 @@ class ListsSettings:
 @section("loss", 7)
 @dataclass(frozen=True)
 class LossSettings:
-    """The loss and its hyperparameters; one that is left out has the loss's own default."""
+    """The loss and its hyperparameters; a missing hyperparameter has the loss's default."""
 
     name: Annotated[str, often("--loss")] = "smoothi"
-    """What training minimises."""
+    """The name of the loss that training minimises."""
     hyperparameters: Annotated[dict[str, Setting], Parameter(name="--loss", converter=keyed)] = field(
         default_factory=dict, hash=False
     )
@@ -154,13 +154,13 @@ class TrainingSettings:
     head_lr: Annotated[float, at_least(0)] = 1e-3
     """Adam's learning rate for the scoring layer on top of the encoder."""
     schedule: Literal["constant", "linear"] = "constant"
-    """What the learning rates do after the warm-up: stay, or fall linearly, to 0 at the end of the last epoch."""
+    """Learning rates after the warm-up: constant, or falling linearly to 0 at the end of the last epoch."""
     warmup_ratio: Annotated[float, between(0, 1)] = 0.0
-    """Share of all steps, to the maximum number of epochs, over which the learning rates rise linearly from 0."""
+    """Share of the steps of all --training.epochs over which the learning rates rise linearly from 0."""
     weight_decay: Annotated[float, at_least(0)] = 0.0
     """AdamW's decay of weight matrices, relative to the learning rate; 0: Adam."""
     average: Annotated[float, between(0, 1)] = 0.0
-    """Decay per step of an average of the weights that is validated, kept and tested, such as 0.99; 0: no average."""
+    """Decay per step, such as 0.99, of a moving average of the weights, which is validated and saved; 0: no average."""
     clip: Annotated[float, at_least(0)] = 0.0
     """Maximum gradient norm; 0: no clipping."""
     patience: Annotated[Whole, at_least(1)] = 20
@@ -172,13 +172,13 @@ class TrainingSettings:
     device: Annotated[str, often("--device"), Parameter(validator=DEVICE)] = "auto"
     """auto (a CUDA GPU if there is one, else the CPU), cpu, cuda, cuda:1 or mps."""
     precision: Precision = "auto"
-    """auto: bf16 on CUDA GPUs, and on CPUs that it makes faster; fp16 on Volta and Turing; elsewhere float32."""
+    """auto: bf16 on CUDA GPUs and on CPUs where it is faster, fp16 on Volta and Turing, otherwise float32."""
     tf32: bool = True
-    """Let float32 products on CUDA GPUs round their factors to TF32: faster from Ampere on."""
+    """Round the factors of float32 products on CUDA GPUs to TF32, which is faster from Ampere on."""
     deterministic: bool = False
-    """Take torch's deterministic algorithms, for runs on a GPU that repeat; slower."""
+    """Use torch's deterministic algorithms, so training on a GPU is repeatable; slower."""
     max_tokens_per_forward: Annotated[CountOrAuto, at_least(64)] = "auto"
-    """Tokens per forward pass (a longer passage goes alone); auto: halved when memory runs out."""
+    """Tokens per forward pass (a longer passage is a pass of its own); auto: halved when memory runs out."""
     gradient_checkpointing: bool = False
     """Recompute activations: less memory per token, about 1/3 more time."""
     seed: Annotated[Whole, between(0, 2**63 - 1), often("--seed")] = 0
@@ -195,17 +195,19 @@ class OutputSettings:
     folder: PathText = "runs"
     """The folder of all results."""
     name: Annotated[str, often("--name"), Parameter(validator=NAME)] = ""
-    """The experiment's name; default: the loss."""
+    """The experiment's name; default: the name of the loss."""
 
 
 @dataclass(frozen=True)
 class Config:
     """All settings of an experiment.
 
-    In Python a string stands for a section with that main key:
+    In Python a string is short for a section with that value of its main key:
 
     >>> Config(collection="my-collection", loss="approx").collection.source
     'my-collection'
+    >>> Config(training=TrainingSettings(epochs=3)).training.epochs
+    3
     """
 
     collection: CollectionSettings = field(default_factory=CollectionSettings)

@@ -1,1 +1,1 @@
-"""Atomic writes, locks, processes, progress and logging. Knows nothing of ranking; import from the modules."""
+"""Atomic writes, locks, worker processes, progress, logging and registries. Import from the modules."""

@@ -1,7 +1,7 @@
-"""Where jobs run: on this machine, or on a Ray cluster.
+"""Runs jobs on a Ray cluster.
 
-A driver in a process of its own gives Ray the jobs, as Ray ends a process whose head is lost. Ray places them, assigns
-the GPUs, and starts a job again whose node or process is lost.
+A separate driver process submits the jobs, because Ray ends a process that loses the connection to its head node. Ray
+places the jobs, assigns GPUs, and restarts a job whose node or process is lost.
 """
 
 import contextlib
@@ -28,7 +28,10 @@ from rerank.utils.parameters import Pattern
 from rerank.utils.plugins import add_plugins, named_plugins
 
 Job = TypeVar("Job")
-LOCAL, RAY = "local", "ray"
+LOCAL = "local"
+"""The value of --on for this machine."""
+RAY = "ray"
+"""The value of --on for the cluster of RAY_ADDRESS, or one on this machine."""
 Engine = Annotated[str, Parameter(validator=Pattern(r"local|ray|ray://[^\s/]+:\d+", "local, ray or ray://HOST:10001"))]
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -36,8 +39,8 @@ ENVIRONMENT = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "10",  # a lost head is noticed after 10 seconds instead of a minute
 }
 AGAIN = "; what is finished is kept: start Ray again, and the same command goes on"
-CONNECTED = "connected"  # what the driver sends first
-RETRIES = 2  # of a job whose node or process was lost
+CONNECTED = "connected"  # the driver's first message
+RETRIES = 2  # restarts of a job whose node or process was lost
 SECONDS_TO_CONNECT = 150.0
 
 
@@ -50,12 +53,12 @@ def expect_engine(engine: str) -> None:
 def work_on_ray(
     engine: str, function: Callable[[Job], None], jobs: Sequence[Job], workers: int | None = None, gpus: bool = True
 ) -> Generator[tuple[Job, str], None, None]:
-    """Yields each job when it has ended, with its error, "" if it had none, as `rerank.utils.parallel.work` does.
+    """Yields each finished job with its error, or "" for success, as `rerank.utils.parallel.work` does.
 
-    `function` is called in processes of Ray on the nodes of the cluster, in this process' working directory, which all
-    nodes must share; a job whose node or process is lost starts again, as often as Ray tries. At most `workers` work at
-    the same time, by default as many as the cluster can run. With `gpus`, each takes a GPU where the cluster has some.
-    Raises UserError if the cluster cannot be reached or its head is lost, and if no node can run a job.
+    `function` is called in Ray's processes on the nodes of the cluster, in this process' working directory, which all
+    nodes must share. A job whose node or process is lost is restarted up to RETRIES times. At most `workers` jobs run
+    at the same time, by default as many as the cluster can run. With `gpus`, each job takes a GPU if the cluster has
+    any. Raises UserError if the cluster cannot be reached, its head is lost, or no node can run a job.
     """
     expect_engine(engine)
     where = f"the Ray cluster at {engine if engine != RAY else os.environ.get('RAY_ADDRESS') or 'this machine'}"
@@ -65,7 +68,7 @@ def work_on_ray(
     driver = context.Process(target=drive, args=(sent, task, [pickle.dumps(job) for job in jobs]), daemon=True)
     with starting_workers():
         driver.start()
-    sent.close()  # so that reading from a dead driver ends
+    sent.close()  # otherwise reading from a dead driver would never end
     try:
         if not messages.poll(SECONDS_TO_CONNECT):
             raise UserError(f"--on {engine}: {where} has not answered in {SECONDS_TO_CONNECT:.0f} s{AGAIN}")
@@ -76,15 +79,15 @@ def work_on_ray(
             if message != CONNECTED:
                 number, error = message
                 yield jobs[number], error
-        driver.join(SECONDS_TO_END)  # an interrupt while Ray shuts down would keep it from ending
+        driver.join(SECONDS_TO_END)  # an interrupt during Ray's shutdown would stop the shutdown
     except (EOFError, ConnectionResetError):
         raise UserError(f"--on {engine}: the connection to {where} is lost{AGAIN}") from None
     finally:
-        end_processes([driver], SECONDS_TO_END + 10)  # it waits for the jobs on the nodes
+        end_processes([driver], SECONDS_TO_END + 10)  # the driver waits for the jobs on the nodes
 
 
 class Work(NamedTuple):
-    """What the driver and the jobs are told: arguments of `work_on_ray`, the working directory and the plug-ins."""
+    """The input of the driver and the jobs: arguments of `work_on_ray`, the working directory and the plug-ins."""
 
     engine: str
     function: bytes
@@ -95,7 +98,7 @@ class Work(NamedTuple):
 
 
 def drive(pipe: "Connection[object, object]", work: Work, jobs: Sequence[bytes]) -> None:
-    """Sends CONNECTED, then the number and the error of each job, or its own error: the driver's main function."""
+    """The driver's main function: sends CONNECTED, then the number and error of each job, or its own error."""
     begin_worker(ENVIRONMENT)
     with open(os.devnull, "w") as silence:  # noqa: PTH123 - Ray's C++ writes to the descriptors
         for descriptor in (1, 2):
@@ -127,7 +130,7 @@ def _connect(engine: str) -> None:
     try:
         try:
             init()
-        except ConnectionAbortedError:  # the process that the head starts for a client now and then ends at once
+        except ConnectionAbortedError:  # the process that the head starts for a client sometimes ends at once
             init()
     except (ConnectionError, ValueError, RuntimeError, ImportError, ray.exceptions.RayError) as error:
         line = _line(error).rstrip(".")
@@ -136,7 +139,7 @@ def _connect(engine: str) -> None:
 
 
 def _silence(address: str, seconds: float) -> str:
-    """Why nothing answers at ray://HOST:PORT or HOST:PORT; "" if something does."""
+    """The reason why nothing answers at ray://HOST:PORT or HOST:PORT; "" if something answers."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), seconds).close()
@@ -146,7 +149,7 @@ def _silence(address: str, seconds: float) -> str:
 
 
 def _run_all(work: Work, jobs: Sequence[bytes]) -> Generator[tuple[int, str]]:
-    """Yields the number and the error of each job when it has ended; an interrupt is handed on to the jobs."""
+    """Yields the number and the error of each finished job; an interrupt is passed on to the jobs."""
     import ray
 
     task = ray.remote(run_job).options(max_retries=RETRIES, **_share(work))
@@ -168,7 +171,7 @@ def _run_all(work: Work, jobs: Sequence[bytes]) -> Generator[tuple[int, str]]:
 
 
 def _share(work: Work) -> dict[str, float]:
-    """What a job takes of its node: a GPU and its share of the CPUs, or one CPU, or more for few workers."""
+    """The resources of a job: a GPU and its share of the node's CPUs, or one CPU, or more CPUs for few workers."""
     import ray
 
     nodes: list[dict[str, float]] = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -187,7 +190,7 @@ def _result(work: Work, ended: Any) -> str:
 
     try:
         return str(ray.get(ended))
-    except ray.exceptions.RayTaskError as failure:  # `run_job` raises nothing: it could not be imported
+    except ray.exceptions.RayTaskError as failure:  # `run_job` itself raises nothing, so its import failed
         line = str(failure).strip().splitlines()[-1]
         raise UserError(f"--on {work.engine}: a node cannot run rerank: {line}; install it on all nodes") from failure
     except ray.exceptions.RayError as failure:
@@ -210,5 +213,5 @@ def run_job(work: Work, job: bytes) -> str:
 
 
 def _line(error: BaseException) -> str:
-    """The first line of what an error says."""
+    """The first line of an error's message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    r"""What is wrong, where, what was got, what was expected and what to do, in one line.
+    r"""A message of one line: the mistake, its place, the value found, the value expected, and the remedy.
 
     >>> print(UserError("grid.toml: tra\ning: no such setting"))
     grid.toml: tra ing: no such setting
@@ -17,13 +17,13 @@ class UserError(Exception):
 
 
 def one_line(text: str) -> str:
-    """The text in one line: a space for a line break, and other control characters escaped."""
+    """The text in one line: line breaks become spaces, other control characters are escaped."""
     joined = " ".join(part.strip() for part in text.splitlines())
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in joined)
 
 
 def nearest(name: str, valid: Iterable[str], otherwise: str = "") -> str:
-    """A hint that names the valid name nearest to `name`; where none is near, `otherwise`, or all valid names.
+    """A hint with the valid name nearest to `name`; if none is near, `otherwise` or a list of all valid names.
 
     >>> nearest("smothi", ["smoothi", "hinge"])
     'did you mean smoothi?'
@@ -39,7 +39,7 @@ def nearest(name: str, valid: Iterable[str], otherwise: str = "") -> str:
 
 
 def needed(package: str, what: str, extra: str = "cpu") -> None:
-    """Raises UserError, which begins with `what`, if a package of an extra cannot be imported."""
+    """Raises UserError, whose message begins with `what`, if a package of an extra cannot be imported."""
     try:
         importlib.import_module(package)
     except ImportError as error:

@@ -1,7 +1,7 @@
-"""What an output may be, atomic writes of files and folders, file hashes, and the user's cache.
+"""Checks of output paths, atomic writes of files and folders, file hashes, and the user's cache.
 
-What is written is first made in a folder beside its place, whose name ends in .part, and then renamed. The folder's
-name tells the machine and the process, so that the next command can remove what a killed one left.
+An output is first written to a folder beside the target, whose name ends in .part, and then renamed. The folder's name
+contains the machine and the process, so the next command can remove the leftovers of a killed one.
 """
 
 import contextlib
@@ -24,20 +24,20 @@ from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json
 from rerank.utils.progress import progress
 
-BLOCK = 2**24
-LARGE = 2**26  # bytes of a file whose hash is kept: a smaller one takes less than half a second
+BLOCK = 2**24  # bytes that are hashed at once
+LARGE = 2**26  # bytes from which a file's hash is cached; hashing a smaller file takes less than half a second
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-REFUSALS = FULL | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR}  # the user can help them
+REFUSALS = FULL | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR}  # errors that a user can fix
 ERROR_NUMBER = re.compile(r"\[Errno (\d+)\]|os error (\d+)\)")  # shutil and safetensors have their own exceptions
 PART = re.compile(r"\..+\.([0-9a-f]{8})-([0-9]+)-([0-9a-f]{8})-[0-9a-f]{8}\.part")  # machine, process, its token
-TOKEN = secrets.token_hex(4)  # of this process: a container that is started again has the same process ids
-SHOWN = 50  # characters of the target's name in that of its .part folder: a file name has at most 255 bytes
-OLD = ".old"  # ends the name of what is replaced, in the .part folder
+TOKEN = secrets.token_hex(4)  # identifies this process: a restarted container has the same process ids
+SHOWN = 50  # characters of the target's name in the name of its .part folder; a file name has at most 255 bytes
+OLD = ".old"  # suffix of the replaced file or folder in the .part folder
 A_DAY = 24 * 3600.0
 
 
 def _output_target(path: str | Path, flag: str = "") -> Path:
-    """What a write to `path` replaces or makes: the file or folder itself, or the target of a symbolic link."""
+    """The file or folder that a write to `path` replaces or makes; a symbolic link is followed."""
     target = Path(os.path.realpath(path)) if Path(path).is_symlink() else Path(path)
     if os.path.lexists(target) and not target.is_file() and not target.is_dir():
         kinds = "a FIFO, a socket, a device or a link to itself"
@@ -46,7 +46,7 @@ def _output_target(path: str | Path, flag: str = "") -> Path:
 
 
 def check_output(path: str | Path, flag: str = "--out") -> None:
-    """Raises UserError, before any work, if `path` is nothing that can be written as a file."""
+    """Raises UserError, before any work, if `path` cannot be written as a file."""
     if _writable_target(path, flag).is_dir():
         raise UserError(f"{flag} {path}: is a folder, expected the name of a file to write")
 
@@ -59,7 +59,7 @@ def check_new_folder(out: Path, flag: str = "--out") -> None:
 
 
 def _writable_target(path: str | Path, flag: str) -> Path:
-    """The `_output_target`, after a trial of its folder, or of the folder in which that would be made."""
+    """The `_output_target`, after a trial write to its nearest existing parent folder."""
     target = _output_target(path, f"{flag} ")
     existing = next(parent for parent in target.absolute().parents if os.path.lexists(parent))
     try:
@@ -74,9 +74,9 @@ def atomic_write(target: str | Path) -> Iterator[Path]:
     """Yields a temporary path to write a file or a folder at; it replaces `target` after the block.
 
     A symbolic link stays, and its target is replaced. If the block fails, also by a full disk or an interrupt, `target`
-    is unchanged and the temporary path is removed; so is what a killed process left beside `target`. Raises UserError
-    if the path cannot be written to, the disk is full, a file would replace a folder, or `target` is a device, a FIFO
-    or a socket. The umask decides who may read what was written, whatever wrote it.
+    is unchanged and the temporary path is removed. Leftovers of killed processes beside `target` are removed too. The
+    umask sets the permissions of all files that were written. Raises UserError if the path cannot be written to, the
+    disk is full, a file would replace a folder, or `target` is a device, a FIFO or a socket.
     """
     path, target = Path(target), _output_target(target)
     with _part_folder(path, target) as part:
@@ -85,7 +85,7 @@ def atomic_write(target: str | Path) -> Iterator[Path]:
             yield new
             readable = stat.S_IMODE(part.stat().st_mode) & 0o666
             for file in [new, *new.rglob("*")]:
-                if file.is_file() and not file.is_symlink():  # safetensors writes files that nobody else may read
+                if file.is_file() and not file.is_symlink():  # safetensors writes files that only the user can read
                     file.chmod(stat.S_IMODE(file.stat().st_mode) | readable)
             if target.is_dir():  # a folder cannot be renamed over a folder that is not empty
                 if not new.is_dir():
@@ -95,7 +95,7 @@ def atomic_write(target: str | Path) -> Iterator[Path]:
 
 
 def write_text(target: str | Path, text: str) -> None:
-    """Writes a text as UTF-8 by `atomic_write`, and raises as it does."""
+    """Writes a text as UTF-8 with `atomic_write`; raises its errors."""
     with atomic_write(target) as tmp:
         tmp.write_text(text, encoding="utf-8")
 
@@ -109,7 +109,7 @@ def remove(path: Path) -> None:
 
 
 def remove_at_once(folder: Path) -> None:
-    """Removes a folder, if it exists: it is moved away first, so that nobody sees a part of it."""
+    """Removes a folder, if it exists. It is moved away first, so no process sees it half removed."""
     with contextlib.suppress(FileNotFoundError), _part_folder(folder, folder) as part:
         os.replace(folder, part / folder.name)
 
@@ -117,10 +117,10 @@ def remove_at_once(folder: Path) -> None:
 def remove_leftovers(folder: Path) -> None:
     """Removes the .part folders that dead processes left in `folder`; links are not followed.
 
-    If a process died between moving a folder away and putting the new one in its place, the old one is put back. What
-    another machine or container made is removed when it is a day old, as its processes are not seen here.
+    If a process died after moving the old folder away and before moving the new one in, the old one is restored. The
+    .part folders of other machines and containers, whose processes are invisible here, are removed after a day.
     """
-    with contextlib.suppress(OSError):  # as for a folder that may be written but not listed
+    with contextlib.suppress(OSError):  # for example a folder that may be written but not listed
         for path in list(folder.iterdir()):
             if found := PART.fullmatch(path.name):
                 with contextlib.suppress(OSError):  # another process removes it, or it cannot be removed
@@ -130,7 +130,7 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _part_folder(path: Path, target: Path) -> Iterator[Path]:
-    """A new folder beside `target`, which is removed after the block."""
+    """Yields a new folder beside `target`, and removes it after the block."""
     remove_leftovers(target.parent)
     name = f".{target.name[:SHOWN]}.{_machine()}-{os.getpid()}-{TOKEN}-{secrets.token_hex(4)}.part"
     part = target.with_name(name)
@@ -145,7 +145,7 @@ def _part_folder(path: Path, target: Path) -> Iterator[Path]:
 
 
 def _clear(part: Path) -> None:
-    """Puts a replaced folder back if the new one is not in its place yet, and removes the rest."""
+    """Restores a replaced folder if the new one is not in place yet, and removes the rest."""
     for old in part.glob(f"*{OLD}"):
         new = part / old.name.removesuffix(OLD)
         if new.exists() and not os.path.lexists(target := part.with_name(new.name)):
@@ -173,7 +173,7 @@ def _is_left(path: Path, machine: str, process: int, token: str) -> bool:
 
 @functools.cache
 def _machine() -> str:
-    """8 hexadecimal digits that the processes share that see each other's ids."""
+    """8 hexadecimal digits that are equal for processes that see each other's process ids."""
     boot, container = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
     name = f"{boot.read_text()}{container.readlink()}" if boot.is_file() and container.exists() else platform.node()
     return hashlib.sha256(name.encode()).hexdigest()[:8]
@@ -181,7 +181,7 @@ def _machine() -> str:
 
 @contextlib.contextmanager
 def refused_in_one_line(what: str, end: str = "") -> Iterator[None]:
-    """Turns the disk's refusal of a write in the block into a UserError: `what`, the reason, `end`."""
+    """Turns an error of REFUSALS in the block into a UserError: `what`, the reason, `end`."""
     try:
         yield
     except Exception as error:
@@ -198,7 +198,7 @@ def short_hash(*parts: object) -> str:
 
 
 def short_hash_of(parts: Iterable[object]) -> str:
-    """`short_hash` of parts of which there may be millions: they are taken one after the other."""
+    """The `short_hash` of an iterable, which may have millions of parts."""
     digest, between = hashlib.sha256(), ""
     for part in parts:
         digest.update(f"{between}{part}".encode())
@@ -216,25 +216,25 @@ def file_hash(path: Path) -> str:
 
 
 def kept_hash(path: Path) -> str:
-    """As `file_hash`; that of a large file is kept in the user's cache, as 22 GB take half a minute to read.
+    """The `file_hash`, cached in the user's cache for a large file: reading 22 GB takes half a minute.
 
-    It is computed again when the size of the file changes, its time, or the time when the system last changed either.
+    It is computed again when the file's size, modification time or change time differs.
     """
     status = path.stat()
     if status.st_size < LARGE:
         return file_hash(path)
     stamp = [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
     place = user_cache("hashes") / f"{short_hash(path.resolve())}.json"
-    with contextlib.suppress(OSError, ValueError):  # nothing is kept, or it is damaged
+    with contextlib.suppress(OSError, ValueError):  # no cached hash, or a damaged one
         kept_stamp, digest = parse_json(place.read_bytes(), tuple[list[int], str])
         if kept_stamp == stamp:
             return str(digest)
     digest = file_hash(path)
-    with contextlib.suppress(UserError):  # not kept: nothing is lost but time
+    with contextlib.suppress(UserError):  # without a cache the next call only takes longer
         write_text(place, json.dumps([stamp, digest]))
     return digest
 
 
 def user_cache(name: str) -> Path:
-    """A folder of the user's cache, for what is made from files whose own folder may be read-only."""
+    """A folder of the user's cache, for data derived from files whose own folder may be read-only."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rerank" / name

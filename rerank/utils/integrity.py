@@ -1,6 +1,6 @@
-"""Sizes and hashes, kept beside files, tell whether a file is the one that was written.
+"""Records of file sizes and hashes, which show whether a file has changed since it was written.
 
-The hash is XXH3, 128 bits: it finds damage and changes, at the speed of memory, and is no protection from forgery.
+The hash is XXH3, 128 bits. It finds damage and changes at the speed of memory; it does not protect from forgery.
 SHA-256 and BLAKE2 of the standard library take ten times as long.
 """
 
@@ -39,17 +39,17 @@ def facts_of(file: Path) -> Facts:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """The files of a folder and of the folders in it, in the order of their names; none if it does not exist."""
+    """All files below a folder, sorted by path; none if the folder does not exist."""
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def record_of(folder: Path, files: Iterable[Path]) -> Record:
-    """The record of these files by their names relative to `folder`."""
+    """The record of the files, by their names relative to `folder`."""
     return {file.relative_to(folder).as_posix(): facts_of(file) for file in files}
 
 
 def changes(folder: Path, record: Record) -> Iterator[str]:
-    """A line for each recorded file that is missing or has another content; files without a record do not count."""
+    """Yields a line for each recorded file that is missing or changed; files without a record are ignored."""
     for name, expected in record.items():
         try:
             found = facts_of(folder / name)
@@ -69,7 +69,7 @@ def write_record(folder: Path) -> None:
 
 
 def changes_since_record(folder: Path) -> list[str]:
-    """What differs from the record in a folder."""
+    """The lines of `changes` for a folder and its record."""
     try:
         return list(changes(folder, parse_json((folder / RECORD).read_bytes(), Record)))
     except OSError as error:
@@ -79,5 +79,5 @@ def changes_since_record(folder: Path) -> list[str]:
 
 
 def unfinished_folder(target: Path) -> Path:
-    """Where files are that are not whole yet, and that an interrupted command goes on with."""
+    """The folder of the unfinished files, from which an interrupted command resumes."""
     return target.with_name(target.name + SUFFIX)

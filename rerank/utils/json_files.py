@@ -1,4 +1,4 @@
-"""Reads JSON of a known shape: any bytes give a value of this shape or one error, never one of another kind.
+"""Reads JSON of a known shape: any other input gives the same kind of error.
 
 A shape is a type that msgspec knows, such as `list[str]`, `dict[str, float]`, a TypedDict, or a union of them.
 """
@@ -18,15 +18,15 @@ from rerank.utils.errors import UserError
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
 
-MOST_NESTED = 900  # brackets in each other: Python 3.13 reads more than the stack holds once Java runs, and ends
+MOST_NESTED = 900  # nesting depth: once Java runs, deeper JSON overflows the stack of Python 3.13, which crashes
 STRINGS_AND_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[][{}]', re.DOTALL)
 
 
 def parse_json(text: bytes, shape: Any = Any) -> Any:
-    """The value of a JSON text, of this shape.
+    """Parses a JSON text, and checks that the value has the shape.
 
-    Raises ValueError, whose message is one line, for bytes that are not UTF-8, a text that is not JSON or nests more
-    brackets than Python can read, and a value of another shape.
+    Raises ValueError with a one-line message for bytes that are not UTF-8, a text that is not JSON or is nested too
+    deeply for Python, and a value of another shape.
     """
     if text.count(b"[") + text.count(b"{") > MOST_NESTED and _nesting(text) > MOST_NESTED:
         raise ValueError("not JSON that can be read (too many brackets in each other)")
@@ -39,13 +39,13 @@ def parse_json(text: bytes, shape: Any = Any) -> Any:
 
 
 def _nesting(text: bytes) -> int:
-    """How many brackets are open at the same place of a JSON text, at most."""
+    """The largest nesting depth of brackets in a JSON text."""
     steps = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
     return max(accumulate(steps.get(found[0], 0) for found in STRINGS_AND_BRACKETS.finditer(text)), default=0)
 
 
 def read_json(path: str | Path, shape: Any, remedy: str) -> Any:
-    """The value of a JSON file, of this shape; raises UserError, which ends with `remedy`, for any other file."""
+    """The value of a JSON file of this shape; raises UserError, whose message ends with `remedy`, for any other."""
     try:
         return parse_json(Path(path).read_bytes(), shape)
     except OSError as error:
@@ -55,7 +55,7 @@ def read_json(path: str | Path, shape: Any, remedy: str) -> Any:
 
 
 def read_json_lines(path: str | Path, shape: Any, remedy: str) -> Iterator[Any]:
-    """The value of each line of a file, of this shape; raises UserError, which ends with `remedy`, for any other."""
+    """Yields the value of each line, of this shape; raises UserError, whose message ends with `remedy`, for others."""
     number = 0
     try:
         with Path(path).open("rb") as lines:
@@ -68,7 +68,7 @@ def read_json_lines(path: str | Path, shape: Any, remedy: str) -> Iterator[Any]:
 
 
 def check_shape(value: Any, shape: Any, place: str = "") -> Any:
-    """A value read from JSON as this shape; raises ValueError, which says where the difference is, if it has another.
+    """Converts a value read from JSON to a shape; raises ValueError with the place of the first difference.
 
     Objects may have keys that their TypedDict does not have, and a `float` may be written as an integer.
 
@@ -83,7 +83,7 @@ def check_shape(value: Any, shape: Any, place: str = "") -> Any:
 
 
 def shown(value: object) -> str:
-    """A value for a message: short, however long it is and however deep its brackets are.
+    """A short form of any value, for a message.
 
     >>> shown("a" * 1000)
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaaaaaaaaaaaa'"

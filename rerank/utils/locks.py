@@ -1,4 +1,4 @@
-"""File locks: processes make what they share once."""
+"""File locks, so that processes make a shared file or folder only once."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -13,9 +13,9 @@ from rerank.utils.progress import log
 
 @contextlib.contextmanager
 def locked(folder: Path, what: str) -> Iterator[None]:
-    """Holds the lock of `what` in `folder`, which is made; waits for another process that has it, and logs so once.
+    """Holds the lock of `what` in `folder`, which is created if needed; logs once if another process has the lock.
 
-    What killed processes left half-written in `folder` is removed. Raises UserError if the folder cannot be written to.
+    Leftovers of killed processes in `folder` are removed. Raises UserError if the folder cannot be written to.
     """
     lock = FileLock(folder / f"{what}.lock")
     try:
@@ -35,7 +35,7 @@ def locked(folder: Path, what: str) -> Iterator[None]:
 
 
 def is_locked(folder: Path, what: str) -> bool:
-    """Whether another process, or another thread, is in `locked`."""
+    """Whether another process or thread holds the lock."""
     try:
         with FileLock(folder / f"{what}.lock").acquire(blocking=False):
             return False
@@ -46,7 +46,7 @@ def is_locked(folder: Path, what: str) -> bool:
 
 
 def make_once(path: Path, what: str, make: Callable[[], object]) -> None:
-    """Calls `make`, which makes `path`, in one process while others wait, unless it exists: it is never replaced."""
+    """Calls `make` to create `path`, unless it exists; other processes wait, and `path` is never replaced."""
     if not path.exists():
         with locked(path.parent, what):
             if not path.exists():

@@ -1,6 +1,6 @@
-"""Work on several cores: a thread that builds what comes next, an ordered map in processes, and worker processes.
+"""Work on several cores: a prefetch thread, an ordered map in processes, and worker processes.
 
-Workers take jobs one after the other; a job that fails, or a worker that dies, stops no other job.
+Workers take jobs one after the other. A failed job or a dead worker does not stop the other jobs.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from multiprocessing import active_children, get_context, parent_process, resource_tracker
 from multiprocessing.process import BaseProcess
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log, progress
@@ -26,11 +26,11 @@ from rerank.utils.progress import log, progress
 Item = TypeVar("Item")
 Built = TypeVar("Built")
 Job = TypeVar("Job")
-SECONDS_TO_END = 20.0  # the time that an interrupted worker has to clean up before it is killed
-SECONDS_OF_ORPHANS = 5.0  # the same, of a worker whose parent has died
+SECONDS_TO_END = 20.0  # time for an interrupted worker to clean up before it is killed
+SECONDS_OF_ORPHANS = 5.0  # the same for a worker whose parent has died
 GPUS = "CUDA_VISIBLE_DEVICES"
-FEW = 5  # fewer items than this are done before processes have started
-MAX_WORKERS = 8  # one process cannot feed more of them fast enough
+FEW = 5  # fewer items are done before processes would have started
+MAX_WORKERS = 8  # one process cannot feed more workers fast enough
 
 
 def count_cores() -> int:
@@ -39,16 +39,16 @@ def count_cores() -> int:
 
 
 def prefetch(items: Iterable[Item], build: Callable[[Item], Built]) -> Iterator[tuple[Item, Built]]:
-    """Yields each item with `build(item)`, in order; a thread builds the next one while the caller uses this one."""
+    """Yields each item with `build(item)`, in order; a thread builds the next while the caller uses the current one."""
     with ThreadPoolExecutor(max_workers=1) as background:
         yield from _in_order(lambda item: background.submit(lambda: (item, build(item))), items, 1)
 
 
 def ordered_map(function: Callable[[Item], Built], items: Iterable[Item]) -> Generator[Built]:
-    """Yields `function(item)` of each item, in order, computed in one process for each core.
+    """Yields `function(item)` of each item, in order, computed in one process per core.
 
-    Fewer than FEW items are computed in this process. `function` must be a function of a module. At most two items for
-    each process are in memory.
+    Fewer than FEW items are computed in this process. `function` must be defined at the top level of a module. At most
+    two items per process are in memory.
     """
     items = iter(items)
     first = list(islice(items, FEW))
@@ -69,7 +69,7 @@ def ordered_map(function: Callable[[Item], Built], items: Iterable[Item]) -> Gen
 
 
 def _in_order(submit: Callable[[Item], Future[Built]], items: Iterable[Item], ahead: int) -> Iterator[Built]:
-    """Yields the result of each item, in order, while `ahead` of the next ones are computed."""
+    """Yields the result of each item, in order; the results of the `ahead` next items are being computed."""
     waiting: deque[Future[Built]] = deque()
     for item in items:
         waiting.append(submit(item))
@@ -81,8 +81,8 @@ def _in_order(submit: Callable[[Item], Future[Built]], items: Iterable[Item], ah
 
 @contextlib.contextmanager
 def starting_workers() -> Iterator[None]:
-    """Holds back Ctrl-C while processes start: they inherit that until `begin_worker`, so none prints a trace."""
-    resource_tracker.ensure_running()  # the first process would start it, which ends the hold
+    """Blocks SIGINT while processes start; they inherit the block until `begin_worker`, so none prints a traceback."""
+    resource_tracker.ensure_running()  # the first process would start it, and starting it unblocks SIGINT
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -91,21 +91,21 @@ def starting_workers() -> Iterator[None]:
 
 
 def begin_worker(environment: Mapping[str, str] = {}) -> None:
-    """What a spawned process does first: its parent alone interrupts it, and it ends with its parent.
+    """Prepares a spawned process: only its parent interrupts it, and it ends when its parent ends.
 
-    It sets these variables before it imports anything else, and writes nothing to the terminal.
+    The environment is set before any other import. The process writes nothing to standard error.
     """
     os.environ.update(environment)
     os.setpgid(0, 0)  # Ctrl-C reaches only the parent, which interrupts each worker once
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a shell's background jobs ignore the first
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as by nohup
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # background jobs of a shell ignore SIGINT
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
             signal.signal(number, signal.default_int_handler)
     threading.Thread(target=_end_with, args=(parent_process(),), daemon=True).start()
     sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
-def _end_with(parent: Any) -> None:
+def _end_with(parent: BaseProcess) -> None:
     parent.join()
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(SECONDS_OF_ORPHANS)
@@ -113,7 +113,7 @@ def _end_with(parent: Any) -> None:
 
 
 def end_processes(processes: Iterable[BaseProcess], seconds: float = SECONDS_TO_END) -> None:
-    """Interrupts processes, and kills those that have not ended after so many seconds."""
+    """Interrupts processes, and kills each one that does not end within `seconds`."""
     living = [process for process in processes if process.is_alive()]
     for process in living:
         os.kill(process.pid or 0, signal.SIGINT)
@@ -124,7 +124,7 @@ def end_processes(processes: Iterable[BaseProcess], seconds: float = SECONDS_TO_
 
 @dataclass
 class _Worker:
-    """A process that does one job at a time; if it dies, the next job starts another one."""
+    """A process that does one job at a time; if it dies, the next job starts a new process."""
 
     environment: Mapping[str, str]
     pool: ProcessPoolExecutor | None = None
@@ -143,15 +143,15 @@ class _Worker:
 def work(
     function: Callable[[Job], None], jobs: Sequence[Job], workers: int, gpus: Sequence[str] = ()
 ) -> Generator[tuple[Job, str], None, None]:
-    """Yields each job when it has ended, with its error, "" if it had none.
+    """Yields each finished job with its error, or "" for success.
 
     `function` is called in `workers` spawned processes, which are reused and write nothing to the terminal. Worker i
-    sees one of the `gpus` alone, number i modulo their count, as CUDA_VISIBLE_DEVICES names it. An interrupt here, or
-    the end of the iteration (use contextlib.closing), interrupts all of them once and waits for them.
+    sees only one GPU, `gpus[i % len(gpus)]`, through CUDA_VISIBLE_DEVICES. An interrupt here, or the end of the
+    iteration (use contextlib.closing), interrupts all workers once and waits for them.
     """
     waiting, busy = deque(jobs), dict[Future[str], tuple[_Worker, Job]]()
-    everyone = [_Worker({GPUS: gpus[number % len(gpus)]} if gpus else {}) for number in range(workers)]
-    idle = everyone[::-1]
+    all_workers = [_Worker({GPUS: gpus[number % len(gpus)]} if gpus else {}) for number in range(workers)]
+    idle = all_workers[::-1]
     try:
         while waiting or busy:
             while waiting and idle:
@@ -168,14 +168,14 @@ def work(
                 idle.append(worker)
                 yield job, error
     finally:
-        for worker in everyone:
+        for worker in all_workers:
             if worker.pool:
                 worker.pool.shutdown(wait=False, cancel_futures=True)
-        end_processes(worker.process for worker in everyone if worker.process)
+        end_processes(worker.process for worker in all_workers if worker.process)
 
 
 def outcome(function: Callable[[Job], None], job: Job) -> str:
-    """Calls `function` and returns its error: "" if there was none, the line of a UserError, or a traceback."""
+    """Calls `function` and returns its error: "" for success, the line of a UserError, or a traceback."""
     try:
         function(job)
     except UserError as error:
@@ -188,7 +188,7 @@ def outcome(function: Callable[[Job], None], job: Job) -> str:
 def failures(
     ended: Generator[tuple[Job, str], None, None], total: int, what: str, name: Callable[[Job], str]
 ) -> list[tuple[Job, str]]:
-    """Waits for the jobs of `work`; returns those that failed, with the error, whose last line is logged meanwhile."""
+    """Waits for the jobs of `work`, logs the last line of each error, and returns the failed jobs with their errors."""
     failed: list[tuple[Job, str]] = []
     with contextlib.closing(ended):
         for job, error in progress(ended, total, what, lambda: f"{len(failed)} failed" if failed else ""):

@@ -1,6 +1,6 @@
-"""Types of settings: how a flag's text becomes a value, and which values a setting takes.
+"""Types of settings: the conversion of a flag's text to a value, and the values that a setting takes.
 
-cyclopts calls the validators for a flag, and `rerank.config.validate` for any value.
+cyclopts calls the validators for a flag, `rerank.config.validate` calls them for any value.
 """
 
 import math
@@ -15,7 +15,7 @@ from cyclopts import Parameter, Token
 
 
 def _whole(expected: object, tokens: Sequence[Token]) -> int | str:
-    """An integer, or one of the words that the type allows in its place; cyclopts itself would round 2.5."""
+    """An integer, or a word that the type allows instead; cyclopts itself would round 2.5."""
     (token,) = tokens
     if token.value in (words := get_args(get_args(expected)[1]) if get_args(expected) else ()):
         return str(token.value)
@@ -37,11 +37,11 @@ def _expand_path(expected: object, tokens: Sequence[Token]) -> Path:
 
 
 def _break_lines(expected: object, tokens: Sequence[Token]) -> str:
-    return str(tokens[0].value).replace("\\n", "\n")  # what a shell leaves as it is
+    return str(tokens[0].value).replace("\\n", "\n")  # a shell keeps the backslash
 
 
 def keyed(expected: object, tokens: Mapping[str, Sequence[Token]]) -> dict[str, str]:
-    """The texts of flags such as --loss.KEY TEXT by key."""
+    """Key -> text of flags such as --loss.KEY TEXT."""
     if any(isinstance(found, Mapping) for found in tokens.values()):
         raise ValueError("expected --loss.KEY, and one value")
     return {key.replace("-", "_"): found[-1].value for key, found in tokens.items()}
@@ -51,7 +51,7 @@ Whole = Annotated[int, Parameter(converter=_whole)]
 Count = Annotated[int | Literal["all"], Parameter(converter=_whole, metavar="INT|all", show_choices=False)]
 CountOrAuto = Annotated[int | Literal["auto"], Parameter(converter=_whole, metavar="INT|auto", show_choices=False)]
 PathText = Annotated[str, Parameter(converter=_expand_text)]
-"""A path, or a name where one may be given instead of a path; a leading ~ is the home folder."""
+"""A path, or a name that may be given instead of a path; a leading ~ is the home folder."""
 TemplateText = Annotated[str, Parameter(converter=_break_lines)]
 """A text in which a backslash and an n are a line break."""
 FilePath = Annotated[Path, Parameter(converter=_expand_path)]
@@ -64,7 +64,7 @@ LARGEST_WHOLE = 2**31 - 1  # Java's and numpy's largest index
 class Bounds:
     """Raises ValueError for a number below `least` or above `most`, and for inf and nan; ignores words.
 
-    Without `most`, a whole number has at most 32 bits, and any other is one that float32 can hold.
+    Without `most`, the upper bound is LARGEST_WHOLE for an integer, and the largest float32 for a float.
     """
 
     least: float = -math.inf
@@ -85,7 +85,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Pattern:
-    """Raises ValueError for a text that does not match `pattern` or has over `longest` bytes; an empty one passes."""
+    """Raises ValueError for a text that does not match `pattern` or has over `longest` bytes; "" is valid."""
 
     pattern: str
     expected: str
@@ -99,7 +99,7 @@ class Pattern:
 
 
 def at_least(least: float) -> Parameter:
-    """A finite number from `least` on."""
+    """A finite number of `least` or more."""
     return Parameter(validator=Bounds(least))
 
 
@@ -110,5 +110,5 @@ def between(least: float, most: float) -> Parameter:
 
 def validators(annotation: object) -> list[Bounds | Pattern]:
     """The validators of an annotated type, in order."""
-    parameters = getattr(annotation, "__metadata__", ())  # of cyclopts, which has a tuple of validators in each
+    parameters = getattr(annotation, "__metadata__", ())  # cyclopts' Parameters, each with a tuple of validators
     return [validator for parameter in parameters for validator in parameter.validator]

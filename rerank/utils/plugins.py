@@ -1,7 +1,7 @@
 """Plug-ins: modules that register losses, poolings, stages, formats, significance tests and trackers.
 
-A package names its modules as entry points of the group "rerank"; `--plugin` names a module for one command, whose
-processes find the names in the environment. A register is read after `load_plugins`.
+A package names its modules as entry points of the group "rerank". `--plugin` names a module for one command, and its
+processes read the names from the environment. A registry calls `load_plugins` before it is read.
 """
 
 import importlib
@@ -15,12 +15,12 @@ from pathlib import Path
 from rerank.utils.errors import UserError
 
 GROUP = "rerank"
-VARIABLE = "RERANK_PLUGINS"  # with the modules of `--plugin`, separated by commas
+VARIABLE = "RERANK_PLUGINS"  # environment variable with the modules of `--plugin`, separated by commas
 _begun: set[str] = set()
 
 
 def load_plugins() -> None:
-    """Imports the plug-ins that are not imported yet; raises UserError, which names it, for one that cannot be."""
+    """Imports the plug-ins that are not imported yet; raises UserError for a plug-in that cannot be imported."""
     for point in _installed():
         package = point.dist.name if point.dist else point.name
         _load(f"plug-in {point.value} of the package {package}", point.load)
@@ -29,7 +29,7 @@ def load_plugins() -> None:
 
 
 def add_plugins(modules: Sequence[str]) -> None:
-    """Names modules for this process and its children; they may be in the working directory."""
+    """Adds plug-in modules for this process and its children; they may be in the working directory."""
     if modules:
         os.environ[VARIABLE] = ",".join(dict.fromkeys([*named_plugins(), *modules]))
         sys.path.append(str(Path.cwd()))
@@ -41,7 +41,7 @@ def named_plugins() -> list[str]:
 
 
 def plugin_versions() -> dict[str, str]:
-    """The versions of the packages that have plug-ins, and of the modules of `--plugin`, "" if one has none."""
+    """Versions of the packages with plug-ins and of the modules of `--plugin`; "" for a module without a version."""
     of_packages = {point.dist.name: point.dist.version for point in _installed() if point.dist}
     return of_packages | {name: str(getattr(sys.modules.get(name), "__version__", "")) for name in named_plugins()}
 
@@ -52,7 +52,7 @@ def _installed() -> tuple[EntryPoint, ...]:
 
 
 def _load(what: str, load: Callable[[], object]) -> None:
-    if what in _begun:  # also by a plug-in that reads a register itself
+    if what in _begun:  # finished, or begun by a plug-in that reads a registry while it is imported
         return
     _begun.add(what)
     try:

@@ -1,4 +1,4 @@
-"""Logging and progress: a bar with the time left on a terminal and in a notebook, else a line every ten seconds."""
+"""Logging and progress: a bar on a terminal and in a notebook, otherwise a line every ten seconds."""
 
 import contextlib
 import logging
@@ -19,7 +19,7 @@ log = logging.getLogger("rerank")
 
 
 class _Terminal(logging.Handler):
-    """Writes lines to standard error, above a progress bar if one is drawn; of several processes, the main one does."""
+    """Writes lines to standard error, above a progress bar; with several processes, only the main one writes."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if _is_main_process():
@@ -36,14 +36,14 @@ def log_to_terminal() -> None:
 
 _lock = threading.Lock()
 _quieted: dict[str, tuple[int, int]] = {}
-"""logger -> its own level, and how many blocks of `quiet` it is in, of all threads."""
+"""Logger -> its own level, and the number of `quiet` blocks, of all threads, that it is in."""
 
 
 @contextlib.contextmanager
 def quiet(*loggers: str, level: int = logging.ERROR) -> Iterator[None]:
-    """Within the block these loggers pass nothing below the level, or below their own if it is higher.
+    """Raises the level of loggers to `level`, unless it is higher, within the block.
 
-    Their own levels return when the last of several blocks ends, which may overlap in any order.
+    Blocks may overlap in any order; the loggers' own levels return when the last block ends.
     """
     with _lock:
         for name in loggers:
@@ -64,13 +64,13 @@ def quiet(*loggers: str, level: int = logging.ERROR) -> Iterator[None]:
 
 
 def print_result(result: object) -> None:
-    """Prints what a command has made on standard output; of several processes, the main one does."""
+    """Prints a command's result to standard output; with several processes, only the main one prints."""
     if _is_main_process():
         print(result, flush=True)
 
 
 def _is_main_process() -> bool:
-    """Whether this is the first process of a run, or the only one; torchrun and accelerate number them."""
+    """Whether this is the first or only process; torchrun and accelerate set RANK."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -84,8 +84,8 @@ def progress(
 ) -> Iterator[Item]:
     """Yields the items and shows the progress; `postfix()` is the text after the bar (a loss, a rate).
 
-    `total` is the number of items, of which an earlier process has done `before`; these are not among `items`.
-    `show=False` shows nothing: of several processes, one shows the progress.
+    `total` counts all items, including the `before` that an earlier process has done and that are not in `items`.
+    `show=False` shows nothing, for all but one of several processes.
     """
     if not show:
         yield from items
@@ -108,7 +108,7 @@ def progress(
 
 
 def duration(seconds: float) -> str:
-    """A time for people.
+    """A readable duration.
 
     >>> duration(45), duration(150), duration(7500)
     ('45 s', '2 min', '2 h 5 min')

@@ -1,4 +1,4 @@
-"""One registry for each kind of thing that a plug-in may add: a loss, a pooling, a stage, a significance test, …"""
+"""One registry for each kind of extension that a plug-in may add: a loss, a pooling, a stage, a significance test, …"""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
@@ -16,7 +16,7 @@ _REGISTRIES: dict[str, "Registry[Any]"] = {}
 
 
 class Registry(MutableMapping[str, Value]):
-    """The registered values of one kind by name. It imports the plug-ins before it is listed or a name is missing.
+    """Name -> registered value of one kind. Listing the names, or asking for a missing one, imports the plug-ins.
 
     >>> shapes = Registry("shape")
     >>> shapes.register("circle", round)
@@ -32,7 +32,7 @@ class Registry(MutableMapping[str, Value]):
         _REGISTRIES[kind] = self
 
     def register(self, name: str, value: Value) -> Value:
-        """Adds a value and returns it; the cell of a notebook may do so again.
+        """Adds a value and returns it; running the same notebook cell again replaces it.
 
         Raises ValueError if another function or class has the name.
         """
@@ -43,7 +43,7 @@ class Registry(MutableMapping[str, Value]):
         return value
 
     def find(self, name: str) -> Value:
-        """The value of a name; raises ValueError, which says what the nearest name is, if there is none."""
+        """The value of a name; raises ValueError, with the nearest name, if there is none."""
         if name not in self:
             raise ValueError(f"{name}: no such {self.kind}; {nearest(name, self)}")
         return self[name]
@@ -68,13 +68,16 @@ class Registry(MutableMapping[str, Value]):
 
 
 def registered(kind: str) -> Mapping[str, Any]:
-    """What is registered of a kind so far. It is empty until a module of that kind is imported: help needs no torch."""
+    """The values of a kind that are registered so far; none before a module of that kind is imported.
+
+    So help needs no torch.
+    """
     load_plugins()
     return _REGISTRIES.get(kind, {})
 
 
 def hyperparameters(function: Callable[..., Any]) -> dict[str, Setting]:
-    """The parameters of a registered function that a setting may give: those of a plain type, and their defaults.
+    """The hyperparameters of a registered function, with defaults: its parameters of the types bool, int, float or str.
 
     >>> def scaled(scores: list[float], scale: float = 1, steps: int = 3): ...
     >>> hyperparameters(scaled)
@@ -89,5 +92,5 @@ def hyperparameters(function: Callable[..., Any]) -> dict[str, Setting]:
 
 
 def _origin(value: Any) -> str:
-    """Where a function or class is defined; that of an object is its class's."""
+    """The module and name of a function or class, or of an object's class."""
     return f"{value.__module__}.{getattr(value, '__qualname__', type(value).__qualname__)}"

@@ -1,4 +1,4 @@
-"""Texts that a caller gives: what is no list of texts is refused at the border, with what was expected."""
+"""Checks of texts that a caller passes to a public function; the errors say what was expected."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -7,9 +7,9 @@ from rerank.utils.errors import UserError
 
 
 def list_of_texts(what: str, given: Iterable[Any]) -> list[str]:
-    """The texts of a sequence, an iterator, an array or a pandas Series, in their order; `what` names them in errors.
+    """The texts of a sequence, iterator, array or pandas Series, in their order; `what` names them in errors.
 
-    Raises TypeError for one text, a mapping and values that are no texts, and UserError for a text that is no Unicode.
+    Raises TypeError for a single text, a mapping and values that are not texts, and UserError for invalid Unicode.
 
     >>> list_of_texts("documents", iter(["wing", "flutter"]))
     ['wing', 'flutter']
@@ -28,7 +28,7 @@ def list_of_texts(what: str, given: Iterable[Any]) -> list[str]:
 
 
 def list_of_pairs(given: Iterable[Any]) -> list[tuple[str, str]]:
-    """The (query, document) texts of a sequence or an iterator; raises as `list_of_texts`.
+    """The (query, document) texts of a sequence or an iterator; raises the errors of `list_of_texts`.
 
     >>> list_of_pairs(zip(["wing"], ["flutter"]))
     [('wing', 'flutter')]
@@ -50,7 +50,7 @@ def list_of_pairs(given: Iterable[Any]) -> list[tuple[str, str]]:
 
 
 def check_text(what: str, text: Any) -> str:
-    """The text; raises TypeError for another type, and UserError for a lone surrogate, which no tokenizer takes."""
+    """Returns the text; raises TypeError for another type, and UserError for a lone surrogate."""
     if not isinstance(text, str):
         raise TypeError(f"{what}: expected a text, got {type(text).__name__}")
     try:
