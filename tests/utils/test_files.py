@@ -10,7 +10,7 @@ import pytest
 
 from rerank.utils import files
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, file_hash, kept_hash, short_hash
+from rerank.utils.files import atomic_write, check_new_folder, file_hash, kept_hash, remove, short_hash
 
 
 def fill(place, folder, text):
@@ -76,6 +76,29 @@ def test_the_umask_decides_who_may_read_what_another_library_wrote_for_its_user_
         os.umask(before)
     written = tmp_path / "target" / "file" if folder else tmp_path / "target"
     assert stat.S_IMODE(written.stat().st_mode) == 0o640
+
+
+def test_a_new_folder_is_none_or_an_empty_one(tmp_path):
+    taken = tmp_path / "taken"
+    fill(taken, True, "something")
+    (tmp_path / "empty").mkdir()
+    for place in (tmp_path / "new", tmp_path / "empty"):
+        check_new_folder(place)
+    for place in (taken, taken / "file"):
+        with pytest.raises(UserError, match=f"--out {place}: already exists; expected a new folder to write"):
+            check_new_folder(place)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "taken"]
+
+
+def test_a_file_a_link_and_a_folder_are_removed_and_not_what_a_link_leads_to(tmp_path):
+    kept = fill(tmp_path / "kept", True, "something")
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    fill(tmp_path / "folder", True, "else")
+    fill(tmp_path / "file", False, "else")
+    for name in ("link", "folder", "file", "none"):
+        remove(tmp_path / name)
+    assert list(tmp_path.iterdir()) == [kept.parent]
+    assert kept.read_text() == "something"
 
 
 def test_hashes_tell_parts_apart():
