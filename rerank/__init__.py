@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from rerank.pipelines.fit import fit
     from rerank.pipelines.pipeline import Pipeline
     from rerank.retrieval.bm25 import retrieve
+    from rerank.utils.errors import UserError
 
 __version__ = "0.2.0"
 
-__all__ = ["BiEncoder", "Collection", "Comparison", "Config", "Pipeline", "Reranker", "compare", "evaluate", "fit"]
-__all__ += ["fuse_ranks", "fuse_scores", "losses", "open_collection", "read_qrels", "read_run", "retrieve", "stages"]
-__all__ += ["train", "tune_weights", "write_qrels", "write_run"]
+__all__ = ["BiEncoder", "Collection", "Comparison", "Config", "Pipeline", "Reranker", "UserError", "compare"]
+__all__ += ["evaluate", "fit", "fuse_ranks", "fuse_scores", "losses", "open_collection", "read_qrels", "read_run"]
+__all__ += ["retrieve", "stages", "train", "tune_weights", "write_qrels", "write_run"]
 
 _PLACES = {
     "BiEncoder": "rerank.models.bi_encoder:BiEncoder",
@@ -37,6 +38,7 @@ _PLACES = {
     "Config": "rerank.config:Config",
     "Pipeline": "rerank.pipelines.pipeline:Pipeline",
     "Reranker": "rerank.models.reranker:Reranker",
+    "UserError": "rerank.utils.errors:UserError",
     "compare": "rerank.evaluation.compare:compare",
     "evaluate": "rerank.evaluation.evaluate:evaluate",
     "fit": "rerank.pipelines.fit:fit",

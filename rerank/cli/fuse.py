@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from rerank.utils.parameters import FilePath, OptionalPath
+from rerank.utils.parameters import FilePath, OptionalPath, at_least
 from rerank.utils.progress import print_result
 
 Weights = Annotated[tuple[float, ...], Parameter(consume_multiple=(1, None), negative=(), show_default=False)]
@@ -14,6 +14,7 @@ def fuse(
     *runs: FilePath,
     out: FilePath,
     method: Literal["rrf", "interpolate"] = "rrf",
+    rrf_k: Annotated[float | None, at_least(0), Parameter(show_default=False)] = None,
     weights: Weights = (),
     qrels: OptionalPath = None,
     measure: str | None = None,
@@ -27,7 +28,9 @@ def fuse(
     out
         The TREC run to write, and its manifest.
     method
-        rrf: the sum of 1 / (60 + rank); interpolate: a weighted sum of the scores, scaled to [0, 1] for each query.
+        rrf: the sum of 1 / (k + rank); interpolate: a weighted sum of the scores, scaled to [0, 1] for each query.
+    rrf_k
+        The k of rrf; a smaller one prefers the first ranks [default: 60].
     weights
         Those of interpolate, a number for each run [default: tuned].
     qrels
@@ -37,4 +40,4 @@ def fuse(
     """
     from rerank.experiments.runs.fuse_files import fuse_files
 
-    print_result(fuse_files(runs, out, method, weights=weights, qrels=qrels, measure=measure))
+    print_result(fuse_files(runs, out, method, rrf_k=rrf_k, weights=weights, qrels=qrels, measure=measure))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,10 +12,12 @@ from rerank.config import EncoderSettings
 from rerank.data.candidates import select_candidates, standardised
 from rerank.data.collections import Collection, Documents
 from rerank.data.types import BestPassage, Run
-from rerank.models.checkpoints import open_trained_cross_encoder
+from rerank.models.checkpoints import open_trained_cross_encoder, save_cross_encoder
+from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.gpu import Precision, open_device
 from rerank.models.scoring import PairScores, TextScorer, make_run, pairs_of
 from rerank.utils.errors import UserError
+from rerank.utils.files import atomic_write, check_new_folder
 from rerank.utils.progress import log
 from rerank.utils.texts import check_text, list_of_pairs, list_of_texts
 
@@ -76,6 +79,37 @@ class Reranker:
         target, name = open_device(device), str(name_or_folder)
         model = open_trained_cross_encoder(name, pooling, max_doc_tokens, template)
         return cls(TextScorer(model, target, precision, max_tokens_per_forward), name)
+
+    def save(self, folder: str | Path) -> Path:
+        """Writes the model into a new folder, which `load`, transformers and sentence-transformers open.
+
+        Raises UserError for a folder that exists or cannot be written, and for an exported graph, which is saved
+        already.
+        """
+        target = Path(folder)
+        if not isinstance(self.model, CrossEncoder):
+            raise UserError(f"{self.name}: is an exported graph, not a model; copy its folder instead")
+        check_new_folder(target, "save")
+        with atomic_write(target) as tmp:
+            save_cross_encoder(self.model, tmp)
+        return target
+
+    def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None) -> str:
+        """Saves the model to a repository of the Hugging Face hub, which is created if necessary; returns the address.
+
+        Args:
+            repo_id: "user/name".
+            private: whether a new repository is private.
+            token: an access token; by default that of `hf auth login`.
+        """
+        from huggingface_hub import HfApi
+
+        api = HfApi(token=token)
+        repository = api.create_repo(repo_id, private=private, exist_ok=True)
+        with TemporaryDirectory() as temporary:
+            folder = self.save(Path(temporary) / "model")
+            api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message="Upload a cross-encoder of rerank")
+        return str(repository)
 
     def __repr__(self) -> str:
         scorer, pooling = self.scorer, self.model.pooling

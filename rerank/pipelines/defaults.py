@@ -5,7 +5,6 @@ from rerank.pipelines.stages.base import Stage
 from rerank.pipelines.stages.late_interaction import ALL_BELOW
 from rerank.utils.errors import UserError
 
-ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 NO_ENCODER = "none"
 
 

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from rerank.evaluation.tables import Table, cells, format_mean
+from rerank.evaluation.tables import Table, cells, format_mean, render
 from rerank.pipelines.crossfit import FEWEST
 
 LEGEND = (
@@ -21,6 +22,25 @@ FAR = (
 )
 NORMAL = 1.96
 """Standard errors from the mean to the ends of a 95 % interval."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What each stage of a fitted pipeline is worth; `record` is the content of its evidence.json.
+
+    `print` shows the table that `rerank fit` printed, a notebook shows it as Markdown.
+    """
+
+    record: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return render(as_table(self.record)).removesuffix("\n")
+
+    def to_markdown(self) -> str:
+        """The table in Markdown."""
+        return render(as_table(self.record), "markdown")
+
+    _repr_markdown_ = to_markdown
 
 
 def as_table(record: Mapping[str, Any]) -> Table:

@@ -18,7 +18,7 @@ from rerank.evaluation.measures import measure_name
 from rerank.evaluation.weights import MEASURE
 from rerank.experiments.collection import check_judged_documents
 from rerank.pipelines.crossfit import FEWEST, CrossFitting, Parts
-from rerank.pipelines.defaults import ENCODER, check_encoder, default_stages
+from rerank.pipelines.defaults import check_encoder, default_stages
 from rerank.pipelines.evidence import Trial, evidence_of, total_ms
 from rerank.pipelines.far import far_queries
 from rerank.pipelines.fitted import Fitted
@@ -27,7 +27,7 @@ from rerank.pipelines.graph import prefix
 from rerank.pipelines.pipeline import Pipeline
 from rerank.pipelines.portable import is_portable
 from rerank.pipelines.selection import select
-from rerank.pipelines.stages.base import Ranker, Stage, below
+from rerank.pipelines.stages.base import BI_ENCODER, Ranker, Stage, below
 from rerank.pipelines.stages.world import World
 from rerank.retrieval.words import find_words
 from rerank.utils.cluster import LOCAL, expect_engine
@@ -44,9 +44,9 @@ TIMED = 20
 
 def fit(
     collection: str | Config,
-    pipeline: Pipeline | None = None,
+    pipeline: Pipeline | Mapping[str, Stage] | None = None,
     *,
-    encoder: str = ENCODER,
+    encoder: str = BI_ENCODER,
     cross_encoder: str = "",
     out: str | Path | None = None,
     measure: str = MEASURE,
@@ -64,7 +64,7 @@ def fit(
     Args:
         collection: an ir_datasets id, or a folder in BEIR's layout; or the settings of an experiment, of which
             the collection's, the index, the device, the precision, the seed and the folder of results are used.
-        pipeline: the stages to try; by default those of `default_stages`.
+        pipeline: the stages to try, such as `BM25Stage() >> CrossEncoderStage()`; by default those of `default_stages`.
         encoder: the bi-encoder of the default stages, or "none" for BM25 alone.
         cross_encoder: a model that re-ranks in the default stages.
         out: the folder to write; by default runs/<collection>/pipeline.
@@ -83,7 +83,8 @@ def fit(
     if pipeline is None:
         check_encoder(encoder)
     world = World.open(config)
-    stages = (pipeline or Pipeline(default_stages(encoder, cross_encoder, world.texts.count()))).stages
+    tried = pipeline or default_stages(encoder, cross_encoder, world.texts.count())
+    stages = (tried if isinstance(tried, Pipeline) else Pipeline(tried)).stages
     place = Path(out) if out else world.folder.path / "pipeline"
     check_place(place, "--out ")
     inputs = inputs_of(stages, world, measure) | {"budget": budget}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rerank.experiments.runs.settings import read_toml, toml_lines
-from rerank.pipelines.stages.base import Stage, below
+from rerank.pipelines.stages.base import Stage, below, takes_stages
 from rerank.pipelines.stages.tables import stage_of, table_of
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.parameters import Pattern
@@ -45,6 +45,8 @@ def _check_stage(name: str, settings: Stage, stages: Mapping[str, Stage], where:
     except ValueError as error:
         raise UserError(f"{where}: {error}") from error
     names = below(settings)
+    if takes_stages(settings) and not names:
+        raise UserError(f"{where}: of: is missing; expected the name of a stage below it")
     for one in names:
         if one not in stages:
             raise UserError(f"{where}: of {one}: no such stage; {nearest(one, [n for n in stages if n != name])}")

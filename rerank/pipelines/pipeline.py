@@ -6,10 +6,12 @@ from typing import Any
 
 from rerank.config.settings import Precision
 from rerank.data.types import Hit, Run
+from rerank.pipelines.evidence_table import Evidence
 from rerank.pipelines.fitted import Fitted, search
-from rerank.pipelines.folder import check_place, load_fitted, save_fitted
+from rerank.pipelines.folder import check_place, load_fitted, read_evidence, save_fitted
 from rerank.pipelines.graph import as_toml, in_order, read_pipeline
 from rerank.pipelines.stages.base import Stage, below
+from rerank.pipelines.stages.composition import Stages
 from rerank.pipelines.transformer import make_transformer
 from rerank.utils.errors import UserError
 
@@ -21,6 +23,12 @@ class Pipeline:
     >>> from rerank.pipelines.stages.cross_encoder import CrossEncoderStage
     >>> Pipeline(bm25=BM25Stage(k1=1.2, b=0.75), answer=CrossEncoderStage("bm25", "bert-base-uncased"))
     Pipeline(bm25, answer: cross-encoder of bm25)
+
+    `>>` puts a stage above the last one, `+` fuses two pipelines or stages, as in PyTerrier:
+
+    >>> from rerank.pipelines.stages import DenseStage
+    >>> Pipeline((BM25Stage() + DenseStage()) >> CrossEncoderStage())
+    Pipeline(bm25, dense, fusion of bm25, dense, cross-encoder of fusion)
 
     `rerank.fit` fits a pipeline on a collection; `Pipeline.load` opens one that is fitted. Raises UserError for stages
     that are no pipeline (`graph.in_order`).
@@ -58,6 +66,21 @@ class Pipeline:
         if self._fitted is None:
             raise UserError(f"{self!r}: is not fitted; rerank.fit(collection, pipeline) fits it")
         return self._fitted
+
+    def __rshift__(self, other: Stage) -> "Pipeline":
+        """The stages, not fitted, and above the last one a stage that re-ranks. Raises UserError for another one."""
+        return Pipeline(Stages(self.stages) >> other)
+
+    def __add__(self, other: "Pipeline | Stages | Stage") -> "Pipeline":
+        """The stages of both, not fitted, and the fusion of their last ones."""
+        return Pipeline(Stages(self.stages) + (Stages(other.stages) if isinstance(other, Pipeline) else other))
+
+    @property
+    def evidence(self) -> Evidence:
+        """What each stage is worth, as `fit` measured it. Raises UserError if `fit` did not make the pipeline."""
+        if self.fitted.folder == Path():
+            raise UserError(f"{self!r}: has no evidence, as it was not fitted by rerank.fit")
+        return Evidence(read_evidence(self.fitted.folder))
 
     def __repr__(self) -> str:
         shown = []

@@ -50,6 +50,12 @@ def test_by_default_it_is_reciprocal_rank_with_a_manifest(runs, capsys):
     assert facts["run"] == {"sha256": file_hash(Path("fused.run"))}
 
 
+def test_k_of_reciprocal_rank_is_a_flag(runs):
+    main(["fuse", A, B, "--out", "fused.run", "--rrf-k", "1"])
+    assert orders(read_run("fused.run")) == orders(fuse_ranks([runs["a"], runs["b"]], 1))
+    assert json.loads(Path("fused.run.json").read_text())["fusion"]["k"] == 1.0
+
+
 def test_a_run_that_is_fused_is_read_as_it_was_ranked(runs):
     """Sums that differ a little, and ties, keep their order in the file."""
     write_run("x.run", {"q": {f"d{i:04}": float(i) for i in range(1000)}}, "x")
@@ -111,6 +117,8 @@ def test_queries_of_no_fold_have_the_mean_weights(runs, capsys):
         ([A, "nowhere.run"], "nowhere.run: cannot be read: No such file"),
         ([A, B, "--weights", "1", "2"], "--weights, --qrels and --measure are of no effect on --method rrf"),
         ([A, B, "--qrels", "qrels.txt"], "--weights, --qrels and --measure are of no effect on --method rrf"),
+        ([A, B, "--method", "interpolate", "--rrf-k", "9"], "--rrf-k 9: of no effect on --method interpolate"),
+        ([A, B, "--rrf-k", "-1"], "--rrf-k"),
         ([A, B, "--method", "interpolate", "--weights", "1"], "--weights: expected a weight for each of the 2 runs"),
         ([A, B, "--method", "interpolate", "--weights", "1", "-1"], "--weights: expected weights of 0 or more"),
         ([A, B, "--method", "interpolate", "--measure", "nDGC"], "measures: unknown 'nDGC' (did you mean nDCG?)"),

@@ -74,6 +74,35 @@ def test_eight_threads_get_the_answers_of_one(folder, tmp_path):
         assert list(pool.map(opened(), queries)) == expected
 
 
+def test_a_saved_model_gives_the_same_scores(reranker, tmp_path):
+    expected = reranker.score("amber", DOCUMENTS)
+    reranker.save(tmp_path / "saved")
+    again = Reranker.load(tmp_path / "saved", device="cpu")
+    assert again.score("amber", DOCUMENTS).tolist() == pytest.approx(expected.tolist(), abs=1e-6)
+    with pytest.raises(UserError, match="saved: "):
+        reranker.save(tmp_path / "saved")
+
+
+def test_a_model_is_pushed_to_the_hub_as_it_is_saved(reranker, monkeypatch):
+    pushed = {}
+
+    class Hub:
+        def __init__(self, token):
+            pushed["token"] = token
+
+        def create_repo(self, repo_id, private, exist_ok):
+            pushed.update(repo_id=repo_id, private=private)
+            return f"https://hub/{repo_id}"
+
+        def upload_folder(self, repo_id, folder_path, commit_message):
+            pushed["score"] = Reranker.load(folder_path, device="cpu").score("amber", ["birch"]).tolist()
+
+    monkeypatch.setattr("huggingface_hub.HfApi", Hub)
+    assert reranker.push_to_hub("me/model", private=True, token="hf_x") == "https://hub/me/model"
+    assert (pushed["repo_id"], pushed["private"], pushed["token"]) == ("me/model", True, "hf_x")
+    assert pushed["score"] == pytest.approx(reranker.score("amber", ["birch"]).tolist(), abs=1e-6)
+
+
 def test_documents_are_ranked_best_first(reranker):
     scores = reranker.score("fjord", DOCUMENTS)
     assert (scores.dtype, scores.shape) == (np.float32, (5,))

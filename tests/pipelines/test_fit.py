@@ -71,6 +71,10 @@ def judgments_turned(queries):
 def test_the_evidence_has_the_means_of_the_runs_that_are_written(here):
     evidence, qrels = read_evidence(FOLDER), rerank.open_collection("towns").qrels
     assert [row["name"] for row in evidence["stages"]] == list(STAGES)
+    table = rerank.Pipeline.load(FOLDER).evidence
+    assert table.record == evidence
+    assert "nested" in str(table)
+    assert "| nested |" in table.to_markdown()
     for row in evidence["stages"]:
         (values,) = rerank.evaluate(qrels, read_run(FOLDER / f"runs/{row['name']}.run"), ["nDCG@20"]).values()
         assert evidence["values"][row["name"]] == pytest.approx(values)

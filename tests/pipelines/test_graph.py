@@ -55,14 +55,15 @@ MISTAKES = {
     BM25_TABLE + 'k1 = "high"': r"\[stages.bm25\] k1: expected `float`, got `str`",
     BM25_TABLE + "depth = 0": r"\[stages.bm25\] depth: got 0, expected 1 or more",
     BM25_TABLE + "b = 1.5": r"\[stages.bm25\] b: got 1.5, expected 0 to 1",
-    '[stages.dense]\nkind = "dense"': r"\[stages.dense\] encoder: is missing",
+    '[stages.one]\nkind = "run"': r"\[stages.one\] file: is missing",
     BM25_TABLE + DENSE_TABLE: "stages bm25, dense are below no other.*expected one",
     BM25_TABLE + '[stages.f]\nkind = "fusion"\nof = ["bm25", "dens"]': "stage f: of dens: no such stage",
     BM25_TABLE + '[stages.f]\nkind = "fusion"\nof = ["bm25"]': "stage f: of bm25: expected two stages or more",
     BM25_TABLE
     + DENSE_TABLE
     + '[stages.f]\nkind = "fusion"\nof = ["bm25", "dense"]\nweights = [1]': "each of the 2 runs, got 1",
-    BM25_TABLE + '[stages.f]\nkind = "feedback"\nof = []\nencoder = "e"': "of none: expected one stage or more",
+    BM25_TABLE
+    + '[stages.f]\nkind = "feedback"\nof = []\nencoder = "e"': "of: is missing; expected the name of a stage",
     BM25_TABLE + '[stages.f]\nkind = "fusion"\nof = ["bm25", "bm25"]': "stage f: of bm25, bm25: .*named twice",
     BM25_TABLE + DENSE_TABLE + '[stages.a]\nkind = "cross-encoder"\nof = ["bm25", "dense"]': "expected one stage",
     BM25_TABLE + RE_RANKED + 'training.lists = "lists.jsonl"': "training.lists lists.jsonl: of no effect",
@@ -87,3 +88,40 @@ def test_what_is_no_pipeline_is_refused_in_one_line(text, tmp_path):
 def test_a_pipeline_that_is_not_fitted_says_how_to_fit_it():
     with pytest.raises(UserError, match=r"is not fitted; rerank.fit\(collection, pipeline\) fits it"):
         Pipeline(bm25=BM25Stage()).search("a query")
+
+
+def test_operators_give_the_pipeline_that_names_its_stages():
+    written = Pipeline(
+        bm25=BM25Stage(k1=1.2, b=0.75),
+        dense=DenseStage("encoder"),
+        feedback=FeedbackStage("dense", "encoder"),
+        fusion=FusionStage(("bm25", "dense", "feedback")),
+        **{"cross-encoder": CrossEncoderStage("fusion", "bert-base-uncased", depth=20)},
+    )
+    bm25, dense = BM25Stage(k1=1.2, b=0.75), DenseStage("encoder")
+    composed = bm25 + dense + (dense >> FeedbackStage(encoder="encoder")) >> CrossEncoderStage(
+        encoder="bert-base-uncased", depth=20
+    )
+    assert Pipeline(composed).to_toml() == written.to_toml()
+    assert (Pipeline(bm25 + dense) >> CrossEncoderStage()).to_toml() == Pipeline(
+        (bm25 + dense) >> CrossEncoderStage()
+    ).to_toml()
+    assert list((Pipeline(bm25=bm25) + DenseStage("other")).stages) == ["bm25", "dense", "fusion"]
+    assert list(dense + DenseStage("other")) == ["dense", "dense-2", "fusion"]
+
+
+@pytest.mark.parametrize(
+    ("compose", "expected"),
+    [
+        (lambda: BM25Stage() >> DenseStage(), ">> dense: expected a stage that ranks what another one has found"),
+        (lambda: BM25Stage() >> CrossEncoderStage("bm25"), ">> cross-encoder: has of = 'bm25' already; leave it out"),
+        (lambda: CrossEncoderStage() >> FeedbackStage(), "cross-encoder: has no stage below it; put one before it"),
+        (lambda: BM25Stage() + 3, "3: is no stage; expected the settings of one, such as BM25Stage()"),
+        (lambda: Pipeline(bm25=BM25Stage(), answer=CrossEncoderStage()), "stage answer: of: is missing; expected"),
+    ],
+)
+def test_what_cannot_be_composed_is_refused_in_one_line(compose, expected):
+    with pytest.raises(UserError) as error:
+        compose()
+    assert expected in str(error.value)
+    assert "\n" not in str(error.value)

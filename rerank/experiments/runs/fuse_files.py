@@ -25,6 +25,7 @@ def fuse_files(
     out: Path,
     method: str = "rrf",
     *,
+    rrf_k: float | None = None,
     weights: Sequence[float] = (),
     qrels: Path | None = None,
     measure: str | None = None,
@@ -34,7 +35,8 @@ def fuse_files(
     Args:
         paths: two runs or more.
         out: the run to write; `out` + ".json" is its manifest.
-        method: "rrf", the sum of 1 / (60 + rank), or "interpolate", a weighted sum of min-max scaled scores.
+        method: "rrf", the sum of 1 / (k + rank), or "interpolate", a weighted sum of min-max scaled scores.
+        rrf_k: the k of rrf; None for 60.
         weights: those of interpolate, a number for each run; if empty, they are tuned.
         qrels: judgments of validation queries to tune on. None for the qrels.txt near the runs, with the folds.json
             there: the weights of a fold are tuned on its validation queries and apply to its test queries; a query that
@@ -50,6 +52,8 @@ def fuse_files(
         raise UserError(f"fuse: expected at least two runs to fuse, got {len(names)}")
     if method == "rrf" and (weights or qrels or measure):
         raise UserError("--weights, --qrels and --measure are of no effect on --method rrf; leave them out")
+    if method != "rrf" and rrf_k is not None:
+        raise UserError(f"--rrf-k {rrf_k:g}: of no effect on --method {method}; leave it out")
     try:
         check_weights(weights or [1.0] * len(names), len(names))
     except ValueError as error:
@@ -57,9 +61,10 @@ def fuse_files(
     measure = measure_name(measure or MEASURE)
     manifest, tag = manifest_of(out), tag_of(out)
     runs = {name: read_run(Path(name)) for name in names}
-    facts: dict[str, Any] = {"k": RRF_K}
+    k = RRF_K if rrf_k is None else rrf_k
+    facts: dict[str, Any] = {"k": k}
     if method == "rrf":
-        fused = fuse_ranks(list(runs.values()))
+        fused = fuse_ranks(list(runs.values()), k)
     else:
         used, facts = (tuple(weights), {"weights": tuple(weights)}) if weights else _tuned(runs, qrels, measure)
         fused = fuse_scores(list(runs.values()), used)

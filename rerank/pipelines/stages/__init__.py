@@ -4,6 +4,7 @@ A module of this package that registers its settings with `@stage` needs no othe
 """
 
 from rerank.pipelines.stages.bm25 import BM25Stage
+from rerank.pipelines.stages.composition import Stages
 from rerank.pipelines.stages.cross_encoder import CrossEncoderStage
 from rerank.pipelines.stages.dense import DenseStage
 from rerank.pipelines.stages.features import FeaturesStage
@@ -17,3 +18,4 @@ from rerank.pipelines.stages.similar_queries import SimilarQueriesStage
 
 __all__ = ["BM25Stage", "CrossEncoderStage", "DenseStage", "FeaturesStage", "FeedbackStage", "FusionStage"]
 __all__ += ["LateInteractionStage", "NeighboursStage", "QueryAdapterStage", "RunFileStage", "SimilarQueriesStage"]
+__all__ += ["Stages"]

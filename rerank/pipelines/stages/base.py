@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
@@ -59,6 +60,8 @@ class Stage(Protocol):
 
 
 STAGES: Registry[type[Any]] = Registry("stage")
+BI_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+"""The bi-encoder of a stage that names no other."""
 
 Settings = TypeVar("Settings", bound=type)
 
@@ -83,5 +86,10 @@ def expect_one_below(settings: "Stage") -> None:
 
 
 def below(settings: "Stage") -> tuple[str, ...]:
-    """The names of the stages below."""
-    return (settings.of,) if isinstance(settings.of, str) else tuple(settings.of)
+    """The names of the stages below; () if it retrieves, or waits for `>>` to set them."""
+    return tuple(filter(None, (settings.of,) if isinstance(settings.of, str) else settings.of))
+
+
+def takes_stages(settings: Any) -> bool:
+    """Whether a stage ranks what others have found: `of` is then a field of its settings."""
+    return any(field.name == "of" for field in fields(settings))

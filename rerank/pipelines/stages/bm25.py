@@ -12,6 +12,7 @@ from rerank.data.types import Fold, Run
 from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.weights import MEASURE, almost_best
 from rerank.pipelines.stages.base import Learns, stage
+from rerank.pipelines.stages.composition import Composable
 from rerank.pipelines.stages.world import World
 from rerank.utils.json_files import read_json
 from rerank.utils.parameters import Whole, at_least, between
@@ -26,7 +27,7 @@ TUNED_DEPTH = 100
 
 @stage
 @dataclass(frozen=True)
-class BM25Stage:
+class BM25Stage(Composable):
     """Retrieves documents by the words of the query (`rerank.retrieval.bm25`)."""
 
     k1: Annotated[float, between(0, 10**6)] = 0.9

@@ -13,6 +13,7 @@ from rerank.data.types import BestPassage, Fold, Run
 from rerank.evaluation.fusion import place_above
 from rerank.experiments.runs.layout import FoldFolder
 from rerank.pipelines.stages.base import Learns, expect_one_below, stage
+from rerank.pipelines.stages.composition import Composable
 from rerank.pipelines.stages.world import World
 from rerank.utils.errors import UserError
 from rerank.utils.parameters import Whole, at_least
@@ -26,7 +27,7 @@ RankPassages = Callable[..., list[BestPassage]]
 
 @stage
 @dataclass(frozen=True)
-class CrossEncoderStage:
+class CrossEncoderStage(Composable):
     """Re-ranks the best documents of the stage below by a model that reads query and document together.
 
     The model is fine-tuned as by `rerank train`, with the same settings, or taken as it is. Documents below `depth`
@@ -34,7 +35,7 @@ class CrossEncoderStage:
     """
 
     kind: ClassVar[str] = "cross-encoder"
-    of: str | tuple[str, ...]
+    of: str | tuple[str, ...] = ""
     """The stage whose documents are ranked."""
     encoder: str | EncoderSettings = field(default_factory=EncoderSettings)
     """A Hugging Face encoder or cross-encoder: a hub name, a folder, or the settings of one."""

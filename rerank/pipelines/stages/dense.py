@@ -6,17 +6,18 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from rerank.data.types import Fold, Run
-from rerank.pipelines.stages.base import Learns, stage
+from rerank.pipelines.stages.base import BI_ENCODER, Learns, stage
+from rerank.pipelines.stages.composition import Composable
 from rerank.pipelines.stages.world import World
 from rerank.utils.parameters import PathText, Whole, at_least
 
 
 @stage
 @dataclass(frozen=True)
-class DenseStage:
+class DenseStage(Composable):
     """Retrieves the documents whose best passage is most similar to the query."""
 
-    encoder: PathText
+    encoder: PathText = BI_ENCODER
     """A bi-encoder of sentence-transformers: a hub name or a folder."""
     depth: Annotated[Whole, at_least(1)] = 1000
     """Documents of a query."""

@@ -14,6 +14,7 @@ from rerank.data.types import Candidates, Fold, Run
 from rerank.evaluation.fusion import place_above
 from rerank.evaluation.weights import with_added
 from rerank.pipelines.stages.base import Learns, stage
+from rerank.pipelines.stages.composition import Composable
 from rerank.pipelines.stages.reranking import WHOLE_LISTS, lists_to_rank, train
 from rerank.pipelines.stages.world import World
 from rerank.utils.json_files import read_json
@@ -26,7 +27,7 @@ TRAINING = TrainingSettings(epochs=20, lists_per_epoch=64, head_lr=0.04, measure
 
 @stage
 @dataclass(frozen=True)
-class FeaturesStage:
+class FeaturesStage(Composable):
     """Re-ranks the best documents of the last stage below by its score and a learned sum of those of the other stages.
 
     The scores of a stage are standardised over these documents of a query. A document that a stage did not rank has the
@@ -35,7 +36,7 @@ class FeaturesStage:
     """
 
     kind: ClassVar[str] = "features"
-    of: str | tuple[str, ...]
+    of: str | tuple[str, ...] = ""
     """The stages whose scores are added; the last one gives the documents."""
     depth: Annotated[Whole, at_least(1)] = 100
     """Documents of a query that are ranked."""

@@ -14,23 +14,24 @@ import numpy as np
 from rerank.data.trec import ranked
 from rerank.data.types import Fold, Run
 from rerank.evaluation.fusion import fuse_ranks
-from rerank.pipelines.stages.base import Learns, stage
+from rerank.pipelines.stages.base import BI_ENCODER, Learns, stage
+from rerank.pipelines.stages.composition import Composable
 from rerank.pipelines.stages.world import World
 from rerank.utils.parameters import PathText, Whole, at_least
 
 
 @stage
 @dataclass(frozen=True)
-class FeedbackStage:
+class FeedbackStage(Composable):
     """Retrieves with vectors of queries to which those of the best documents of the stages below are added.
 
     Several stages below are fused by reciprocal rank.
     """
 
     kind: ClassVar[str] = "feedback"
-    of: str | tuple[str, ...]
+    of: str | tuple[str, ...] = ""
     """The stages whose best documents are taken as relevant."""
-    encoder: PathText
+    encoder: PathText = BI_ENCODER
     """A bi-encoder of sentence-transformers: a hub name or a folder."""
     documents: Annotated[Whole, at_least(1)] = 3
     """Documents of a query that are taken as relevant."""
@@ -39,10 +40,6 @@ class FeedbackStage:
     index: Literal["exact", "faiss"] = "exact"
     """exact: every vector is compared; faiss: those that an index finds, for millions of documents."""
     learns: ClassVar[Learns] = "nothing"
-
-    def check(self) -> None:
-        if not self.of:
-            raise ValueError("expected one stage or more, whose best documents are added")
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "FeedbackRanker":
         """Makes the vectors of the documents and their index, unless the world has them."""

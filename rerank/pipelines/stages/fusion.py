@@ -11,6 +11,7 @@ from rerank.data.types import Fold, Run
 from rerank.evaluation.fusion import Weights, check_weights, fuse_scores
 from rerank.evaluation.weights import MEASURE, MOST_TUNED, tune_weights
 from rerank.pipelines.stages.base import Learns, below, stage
+from rerank.pipelines.stages.composition import Composable
 from rerank.pipelines.stages.world import World
 from rerank.utils.json_files import read_json
 from rerank.utils.parameters import Whole, at_least
@@ -20,7 +21,7 @@ FILE = "weights.json"
 
 @stage
 @dataclass(frozen=True)
-class FusionStage:
+class FusionStage(Composable):
     """Adds the scores of the stages below, scaled to [0, 1] for each query, times a weight for each stage.
 
     The judged queries that do not test choose the weights (`tune_weights`): of those that are almost as good as the
@@ -28,7 +29,7 @@ class FusionStage:
     """
 
     kind: ClassVar[str] = "fusion"
-    of: tuple[str, ...]
+    of: tuple[str, ...] = ()
     """The stages below, two or more."""
     weights: tuple[float, ...] = ()
     """Fixed weights, one for each stage below; without them judgments choose."""

@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar
 from rerank.data.candidates import standardised
 from rerank.data.types import Fold, Run
 from rerank.evaluation.fusion import place_above
-from rerank.pipelines.stages.base import Learns, expect_one_below, stage
+from rerank.pipelines.stages.base import BI_ENCODER, Learns, expect_one_below, stage
+from rerank.pipelines.stages.composition import Composable
 from rerank.pipelines.stages.reranking import lists_to_rank
 from rerank.pipelines.stages.world import World
 from rerank.pipelines.vectors import LateInteraction as Matcher
@@ -20,7 +21,7 @@ ALL_BELOW = 20_000
 
 @stage
 @dataclass(frozen=True)
-class LateInteractionStage:
+class LateInteractionStage(Composable):
     """Re-ranks the best documents of the stage below by the most similar token of a document to each of the query's.
 
     The tokens are weighted by how rare they are in the collection, unless the encoder is trained for late interaction.
@@ -29,9 +30,9 @@ class LateInteractionStage:
     """
 
     kind: ClassVar[str] = "late-interaction"
-    of: str | tuple[str, ...]
+    of: str | tuple[str, ...] = ""
     """The stage whose documents are ranked."""
-    encoder: PathText
+    encoder: PathText = BI_ENCODER
     """A bi-encoder, or a model that is trained for late interaction, of sentence-transformers: a name or a folder."""
     depth: Annotated[Whole, at_least(1)] = 100
     """Documents of a query that are ranked."""

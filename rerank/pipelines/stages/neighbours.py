@@ -16,6 +16,7 @@ from rerank.data.types import Candidates, Fold, Run
 from rerank.evaluation.fusion import place_above
 from rerank.evaluation.weights import is_ahead, values_by_weight, with_added
 from rerank.pipelines.stages.base import Learns, expect_one_below, stage
+from rerank.pipelines.stages.composition import Composable
 from rerank.pipelines.stages.reranking import lists_to_rank, lists_to_tune
 from rerank.pipelines.stages.world import World
 from rerank.utils.json_files import read_json
@@ -34,7 +35,7 @@ POWER = 2
 
 @stage
 @dataclass(frozen=True)
-class NeighboursStage:
+class NeighboursStage(Composable):
     """Adds, to the standardised score of a document, the mean of those of the most similar other candidates.
 
     Two documents are as similar as the cosine of their tf-idf vectors. Judgments choose the weight of the neighbours:
@@ -43,7 +44,7 @@ class NeighboursStage:
     """
 
     kind: ClassVar[str] = "neighbours"
-    of: str | tuple[str, ...]
+    of: str | tuple[str, ...] = ""
     """The stage whose documents are ranked."""
     documents: Annotated[Whole, at_least(1)] = 10
     """Neighbours of a document."""

@@ -10,7 +10,8 @@ from rerank.config import ListsSettings, LossSettings, TrainingSettings
 from rerank.data.candidates import select_candidates
 from rerank.data.types import Fold, Run
 from rerank.evaluation.fusion import place_above
-from rerank.pipelines.stages.base import Learns, expect_one_below, stage
+from rerank.pipelines.stages.base import BI_ENCODER, Learns, expect_one_below, stage
+from rerank.pipelines.stages.composition import Composable
 from rerank.pipelines.stages.reranking import SMALL_TRAINING, WHOLE_LISTS, lists_to_rank, train
 from rerank.pipelines.stages.world import World
 from rerank.utils.parameters import PathText, Whole, at_least
@@ -25,7 +26,7 @@ SCALED_BY = 1000
 
 @stage
 @dataclass(frozen=True)
-class QueryAdapterStage:
+class QueryAdapterStage(Composable):
     """Re-ranks the best documents of the stage below by a bi-encoder whose query vectors a trained matrix changes.
 
     Training starts from the bi-encoder's own vectors and takes seconds on a CPU. Without a relevant document to learn
@@ -34,9 +35,9 @@ class QueryAdapterStage:
     """
 
     kind: ClassVar[str] = "query-adapter"
-    of: str | tuple[str, ...]
+    of: str | tuple[str, ...] = ""
     """The stage whose documents are ranked."""
-    encoder: PathText
+    encoder: PathText = BI_ENCODER
     """A bi-encoder of sentence-transformers: a hub name or a folder."""
     depth: Annotated[Whole, at_least(1)] = 100
     """Documents of a query that are ranked."""

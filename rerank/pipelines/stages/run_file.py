@@ -8,6 +8,7 @@ from typing import ClassVar
 from rerank.data.runs import read_run
 from rerank.data.types import Fold, Run
 from rerank.pipelines.stages.base import Learns, stage
+from rerank.pipelines.stages.composition import Composable
 from rerank.pipelines.stages.world import World
 from rerank.utils.errors import UserError
 from rerank.utils.parameters import PathText
@@ -15,7 +16,7 @@ from rerank.utils.parameters import PathText
 
 @stage
 @dataclass(frozen=True)
-class RunFileStage:
+class RunFileStage(Composable):
     """Ranks the queries of a TREC run as the run does; a pipeline with it can rank no other query."""
 
     file: PathText

@@ -17,7 +17,8 @@ from rerank.data.embeddings import units
 from rerank.data.types import Candidates, Fold, Run
 from rerank.evaluation.fusion import place_above
 from rerank.evaluation.weights import values_by_weight, with_added
-from rerank.pipelines.stages.base import Learns, expect_one_below, stage
+from rerank.pipelines.stages.base import BI_ENCODER, Learns, expect_one_below, stage
+from rerank.pipelines.stages.composition import Composable
 from rerank.pipelines.stages.reranking import lists_to_rank, lists_to_tune
 from rerank.pipelines.stages.world import World
 from rerank.utils.errors import UserError
@@ -44,7 +45,7 @@ class Learned(TypedDict):
 
 @stage
 @dataclass(frozen=True)
-class SimilarQueriesStage:
+class SimilarQueriesStage(Composable):
     """Adds, to the standardised score of the stage below, votes for documents that are relevant to similar queries.
 
     Each of the most similar judged queries votes for its relevant documents with the eighth power of its cosine,
@@ -53,9 +54,9 @@ class SimilarQueriesStage:
     """
 
     kind: ClassVar[str] = "similar-queries"
-    of: str | tuple[str, ...]
+    of: str | tuple[str, ...] = ""
     """The stage whose documents are ranked."""
-    encoder: PathText
+    encoder: PathText = BI_ENCODER
     """A bi-encoder of sentence-transformers, which compares queries: a hub name or a folder."""
     queries: Annotated[Whole, at_least(1)] = 20
     """Judged queries that vote."""

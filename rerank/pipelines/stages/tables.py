@@ -34,7 +34,8 @@ def _settings_of(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
         if key not in known:
             raise UserError(f"{where} {key}: no such setting; {nearest(key, known)}")
         given[key] = _value_of(hints[key], value, f"{where} {key}")
-    if missing := [name for name, field in known.items() if _default(field) is MISSING and name not in given]:
+    required = [name for name, field in known.items() if name == "of" or _default(field) is MISSING]
+    if missing := [name for name in required if name not in given]:
         raise UserError(f"{where} {missing[0]}: is missing; expected a value")
     return kind(**given)
 
