@@ -13,7 +13,7 @@ import rerank
 from rerank.config import TrainingSettings
 
 
-@rerank.losses.loss("squared_margin")  # from here on it has a name, and `margin` is a hyperparameter of it
+@rerank.losses.loss("squared_margin")  # registers the name; `margin` is a hyperparameter
 def squared_margin(scores: Tensor, labels: Tensor, mask: Tensor | None = None, *, margin: float = 1.0) -> Tensor:
     """Penalises pairs in which the more relevant document does not score `margin` above the other: (lists,)."""
     real = labels >= 0 if mask is None else mask  # not padding

@@ -2,7 +2,7 @@
 
     python examples/fuse_with_bm25.py valid.txt bm25.run ours.run fused.run
 
-The judgments are those of validation queries, which choose the weight.
+Validation queries choose the weight: the judgments are theirs.
 """
 
 import sys
@@ -16,7 +16,7 @@ def main(qrels_file: str, bm25_file: str, ours_file: str, fused_file: str = "fus
     bm25, ours = rerank.read_run(bm25_file), rerank.read_run(ours_file)
     ours = {query_id: scores for query_id, scores in ours.items() if query_id in bm25}
 
-    # A weight of 0 is BM25 alone, 1 the re-ranker alone. Choose it on other queries than those you report.
+    # A weight of 0 is BM25, 1 the re-ranker. Choose it on queries whose results you do not report.
     values = {}
     for weight in (0.0, 0.25, 0.5, 0.75, 1.0):
         fused = rerank.fuse_scores([bm25, ours], (1 - weight, weight))

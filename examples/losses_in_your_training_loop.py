@@ -2,7 +2,7 @@
 
     python examples/losses_in_your_training_loop.py
 
-A loss of rerank needs torch alone.
+The losses need only torch.
 """
 
 import torch

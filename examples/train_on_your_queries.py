@@ -14,10 +14,10 @@ from rerank.config import TrainingSettings
 def main(collection: str = "my-collection", encoder: str = "bert-base-uncased", epochs: str = "20") -> None:
     training = TrainingSettings(epochs=int(epochs))
     config = rerank.Config(collection=collection, encoder=encoder, loss="smoothi", training=training)
-    fold = rerank.train(config, "1").fold("1")  # the first of five folds; without "1", all five are trained
+    fold = rerank.train(config, "1").fold("1")  # the first of five folds; without "1" all are trained
     print(f"checkpoint, run file, log and manifest: {fold.path}")
 
-    # Re-rank BM25's results with the trained model; the queries may be any, with or without judgments.
+    # Re-rank BM25's results with the trained model; the queries need no judgments.
     opened = rerank.open_collection(collection)
     run = rerank.Reranker.load(fold.checkpoint).rerank(rerank.retrieve(opened, depth=20), opened)
     rerank.write_run("reranked.run", run, "rerank")
