@@ -2,12 +2,14 @@
 
     python -m scripts.mutate mutants.jsonl --seed 1 --count 40
     python -m scripts.mutate mutants.jsonl --seed 1 --count 40 --before TREE
+    python -m scripts.mutate mutants.jsonl --seed 1 --count 30 --packages serving utils
 
 draws changes of single lines in `rerank/`: a comparison, a sign, a logical operator, a constant, a condition or a
 returned value. Each is made in a copy of the tree, where the tests of its package run until one fails: first, for all
-changes, those that name the module, then the others. A test that also fails without the change does not count. With
-`--before`, the lines are those that another tree has too, and its tests are tried with the changes that the tests of
-this tree do not find. What is in the file already is not tried again. A table ends the output.
+changes, those that name the module, then the others, and those of other packages that name it. A test that also fails
+without the change does not count. With `--before`, the lines are those that another tree has too, and its tests are
+tried with the changes that the tests of this tree do not find. `--packages` draws from these packages alone, and adds
+to what the file has. What is in the file already is not tried again. A table ends the output.
 """
 
 import argparse
@@ -113,18 +115,24 @@ def apply(mutant: Mutant, root: Path) -> None:
 
 
 def tests_of(mutant: Mutant, root: Path) -> tuple[list[str], list[str]]:
-    """The tests of the package of a file: the doctests and the files that name the module, and the other files."""
+    """The doctests of a file and the tests of its package that name the module, and the tests to try after them.
+
+    These are the other tests of the package, and those of other packages that name the module.
+    """
     file = Path(mutant.file).with_suffix("")
     module = file.parent if file.name == "__init__" else file
     folder = root / "tests" / (module.parts[1] if len(module.parts) > 1 else "packaging")
     stems = module.parts[2:] or module.parts[1:]
     dotted, parent = (re.escape(".".join(parts)) for parts in (module.parts, module.parts[:-1]))
     named = re.compile(rf"{dotted}\b|from {parent} import .*\b{module.name}\b")
-    own, others = [], []
-    for path in sorted(folder.rglob("test_*.py")):
-        is_own = path.stem.startswith(tuple(f"test_{stem}" for stem in stems)) or named.search(path.read_text("utf-8"))
-        (own if is_own else others).append(str(path.relative_to(root)))
-    return [mutant.file, *own], others
+    own, others, elsewhere = [], [], []
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        is_named, test = named.search(path.read_text("utf-8")) is not None, str(path.relative_to(root))
+        if not path.is_relative_to(folder):
+            elsewhere += [test] if is_named else []
+        else:
+            (own if is_named or path.stem.startswith(tuple(f"test_{s}" for s in stems)) else others).append(test)
+    return [mutant.file, *own], [*others, *elsewhere]
 
 
 def outcome(mutant: Mutant, root: Path, stage: int, broken: set[str]) -> dict[str, object]:
@@ -226,9 +234,12 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--tree", type=Path, default=ROOT)
     parser.add_argument("--before", type=Path, metavar="TREE", help="another tree, tried with the same mutants")
+    parser.add_argument("--packages", nargs="+", metavar="PACKAGE", help="draw changes in these alone, such as `utils`")
     words = parser.parse_args()
     trees = {"now": words.tree} | ({"before": words.before} if words.before else {})
     drawn = [m for m in mutants(words.tree) if len({len(rows_of(m, tree)) for tree in trees.values()}) == 1]
+    if words.packages:
+        drawn = [mutant for mutant in drawn if Path(mutant.file).parts[1] in words.packages]
     chosen = random.Random(words.seed).sample(drawn, words.count)
     rows, broken = read(words.out), {tree: set[str]() for tree in trees}
     for tree, stage in itertools.product(trees, (0, 1)):

@@ -49,3 +49,20 @@ def test_mutants_of_lines_that_both_trees_have_are_found_or_not(
     mutate.main()
     assert out.read_text() == written
     assert capsys.readouterr().out in table
+
+
+def test_a_test_of_another_package_that_names_the_module_is_tried_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree = make_tree(tmp_path / "tree", CODE, "def test_it():\n    pass\n")
+    (tree / "rerank/large").mkdir()
+    (tree / "rerank/large/code.py").write_text("LIMIT = 1\n")
+    (tree / "tests/large").mkdir()
+    (tree / "tests/large/test_all.py").write_text(TEST)
+    words = ["mutate", str(tmp_path / "m.jsonl"), "--count", "1", "--tree", str(tree), "--packages", "small"]
+    monkeypatch.setattr(sys, "argv", words)
+    mutate.main()
+    ((mutant, row),) = mutate.read(tmp_path / "m.jsonl").items()
+    assert (mutant.file, row["now"]["stage"]) == ("rerank/small/code.py", 1)
+    assert row["now"]["by"] == "tests/large/test_all.py::test_it"
+    assert "| small | 1 | 1 |" in capsys.readouterr().out
