@@ -1,1 +1,1 @@
-"""Data: collections, runs and judgments, candidates, folds, tokens and vectors. Knows nothing of batches or models."""
+"""Data: collections, runs, judgments, candidates, folds, tokens and vectors. Independent of batches and models."""

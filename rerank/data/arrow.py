@@ -1,4 +1,4 @@
-"""Columns of a text as arrays of Arrow; these as numpy's and back, without pandas, which takes 35 MB."""
+"""Reads columns of text into Arrow arrays, and converts these to numpy and back without pandas, which takes 35 MB."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-AT_ONCE = 4096  # texts that are made together
+AT_ONCE = 4096  # texts that are converted to Python at once
 
-BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")  # makes plain spaces of them
+BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")  # translates other white space to spaces
 
 
 def read_columns(text: bytes, delimiter: str, names: Sequence[str], types: Mapping[str, pa.DataType]) -> pa.Table:
-    """The columns in `types` of lines that have the columns `names`; raises pa.ArrowInvalid for an invalid line."""
+    """Reads the columns in `types` from lines with the columns `names`; raises pa.ArrowInvalid for an invalid line."""
     return csv.read_csv(
         pa.py_buffer(text),
         csv.ReadOptions(use_threads=False, column_names=names, block_size=len(text) + 1),
@@ -24,7 +24,7 @@ def read_columns(text: bytes, delimiter: str, names: Sequence[str], types: Mappi
 
 
 def from_numpy(numbers: np.ndarray) -> pa.Array:
-    """The same as an array of Arrow, not copied."""
+    """The numbers as an Arrow array, not copied."""
     buffers = [None, pa.py_buffer(np.ascontiguousarray(numbers))]
     return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), len(numbers), buffers)
 
@@ -37,7 +37,7 @@ def to_numpy(column: pa.ChunkedArray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Texts(Sequence[str]):
-    """The texts of an array, each made when it is asked for: a list of millions takes 60 bytes and more for each."""
+    """The texts of an Arrow array, each created on access: a list would take 60 bytes or more per text."""
 
     array: pa.Array
 

@@ -1,4 +1,4 @@
-"""The candidates of each query: the documents of a run that a re-ranker sees, with their labels."""
+"""The candidates of each query: the documents of a run that a re-ranker scores, with their labels."""
 
 import math
 from array import array
@@ -12,7 +12,7 @@ from rerank.data.types import Candidates, Judgments
 
 @dataclass(frozen=True, eq=False)
 class CandidateLists(Mapping[str, Candidates]):
-    """query_id -> Candidates, in the order of the keys of `query_ids`; made when asked for. See `select_candidates`."""
+    """query_id -> Candidates, in the order of `query_ids`, each created on access. See `select_candidates`."""
 
     run: Mapping[str, dict[str, float]]
     qrels: Judgments
@@ -49,10 +49,9 @@ def select_candidates(
 ) -> CandidateLists:
     """The best `depth` documents by query_id, in first-stage order, for `query_ids` or every query of the run.
 
-    The label of a document without a judgment, or with a negative one (TREC's "junk"), is 0. A query that is not in the
-    run has no documents; one without judgments has labels of 0. `qrels` may be empty. With `keep_scores` the candidates
-    have their first-stage scores. Raises UserError if the run and the judgments share no query: they belong to
-    different collections.
+    A document without a judgment, or with a negative one (TREC's "junk"), has the label 0. A query that is not in the
+    run has no documents. `qrels` may be empty. With `keep_scores` the candidates have their first-stage scores. Raises
+    UserError if the run and the judgments share no query, because they then belong to different collections.
     """
     if qrels:
         check_common(run, qrels)
@@ -60,7 +59,7 @@ def select_candidates(
 
 
 def standardised(scores: Sequence[float]) -> tuple[float, ...]:
-    """Scores, read as float32, with a mean of 0 and a (population) standard deviation of 1; 0 if all are equal.
+    """The scores, read as float32, scaled to mean 0 and (population) standard deviation 1; all 0 if they are equal.
 
     >>> standardised([3.0, 1.0])
     (1.0, -1.0)
@@ -73,12 +72,12 @@ def standardised(scores: Sequence[float]) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class ListsOf(Sequence[Candidates]):
-    """The candidates of these queries, in this order; each is made when it is asked for."""
+    """The candidates of `query_ids`, in this order, each created on access."""
 
     candidates: Mapping[str, Candidates]
     query_ids: Sequence[str]
 
-    def __getitem__(self, place: Any) -> Any:  # no caller asks for a slice
+    def __getitem__(self, place: Any) -> Any:  # an int: no caller takes a slice
         return self.candidates[self.query_ids[place]]
 
     def __len__(self) -> int:

@@ -1,9 +1,9 @@
 """The generated collection of `rerank demo`: a gazetteer of invented towns.
 
-A query is a town and a subject ("velquingor climate"). The town's documents all name the town and never the subject, so
-BM25 retrieves them but cannot rank them. The vocabulary of a subject (frosty, fogs, …) is the evidence, which a model
-can learn from the queries of other towns. One document in ten is long and is about its subjects only after the 512th
-token.
+A query is a town and a subject ("velquingor climate"). All documents of a town name the town and never the subject, so
+BM25 retrieves them but cannot rank them. The vocabulary of a subject (frosty, fogs, …) is the evidence of relevance,
+which a model can learn from the queries of other towns. One document in ten is long, and its subjects start only after
+the 512th token.
 """
 
 import itertools
@@ -15,8 +15,8 @@ from pathlib import Path
 from rerank.utils.files import atomic_write
 
 TOWNS = 300
-EVIDENCE_AFTER = 512  # tokens; a word is one, a punctuation mark is one
-LONG_DOCUMENT = (660, 760)  # tokens, to the end of the sentence
+EVIDENCE_AFTER = 512  # tokens; each word and each punctuation mark counts as one
+LONG_DOCUMENT = (660, 760)  # range of the length in tokens, up to the end of a sentence
 
 Words = tuple[str, str]  # adjectives, nouns
 
@@ -74,7 +74,7 @@ def make_collection(folder: Path, seed: int = 0) -> None:
     corpus: list[str] = []
     queries: list[str] = []
     judgments = ["query-id\tcorpus-id\tscore\n"]
-    # Names with different beginnings, so that Porter's stemmer does not conflate them.
+    # The names have different beginnings, otherwise Porter's stemmer would conflate them.
     starts = [first + second for first in SYLLABLES for second in SYLLABLES if first != second]
     towns = [start + rng.choice(ENDINGS) for start in rng.sample(starts, TOWNS)]
     for number, town in enumerate(towns):
@@ -93,7 +93,7 @@ def make_collection(folder: Path, seed: int = 0) -> None:
 
 
 def _plan(subject: str, rng: random.Random) -> list[tuple[list[str], bool]]:
-    """The subjects of each of a town's 20 documents, and whether it is long, in random order."""
+    """The subjects of each of a town's 20 documents, and whether the document is long, in random order."""
     others = [other for other in SUBJECTS if other != subject]
     relevant = [[subject]] * 2 + [[subject, rng.choice(others)] for _ in range(3)]
     irrelevant = [rng.sample(others, 1 + number % 2) for number in range(9)] + [[] for _ in range(6)]
@@ -104,7 +104,7 @@ def _plan(subject: str, rng: random.Random) -> list[tuple[list[str], bool]]:
 
 
 def _text(town: str, neighbour: str, subjects: list[str], is_long: bool, rng: random.Random) -> str:
-    """Sentences about no subject and about the subjects: shuffled in a short document, in this order in a long one."""
+    """Sentences about no subject and about the subjects, shuffled in a short document, in this order in a long one."""
     vocabularies = itertools.cycle([SUBJECTS[subject] for subject in subjects] or [NO_SUBJECT])
     sentences: list[str] = []
     if is_long:
@@ -117,7 +117,7 @@ def _text(town: str, neighbour: str, subjects: list[str], is_long: bool, rng: ra
         chosen = [*itertools.islice(vocabularies, 4), *[NO_SUBJECT] * rng.randint(1, 3)]
         sentences = [_sentence(town, words, rng) for words in chosen]
         rng.shuffle(sentences)
-        if rng.random() < 0.2:  # so that other towns' documents are among a query's candidates
+        if rng.random() < 0.2:  # a query's candidates then include documents of other towns
             sentences.append(f"The road leads on to {neighbour.capitalize()}.")
     return " ".join(sentences)
 

@@ -1,4 +1,4 @@
-"""The vectors of documents: made once for a collection and a bi-encoder, on disk, and memory-mapped."""
+"""The store of document vectors: computed once per collection and bi-encoder, on disk, memory-mapped."""
 
 import functools
 import itertools
@@ -14,9 +14,12 @@ from rerank.data.types import Document
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log, progress
 
-DOCUMENTS_AT_ONCE = 64  # fixed: a vector depends, by rounding, on those that are encoded with it
-COLUMNS = {"vectors": np.float32, "passages": np.int64, "text": np.int64}  # the last two: a count, and a hash
-COSINE, DOT = "cosine", "dot"  # as sentence-transformers calls the similarities of vectors
+DOCUMENTS_AT_ONCE = 64  # fixed, because the rounding of a vector depends on the batch it is encoded in
+COLUMNS = {"vectors": np.float32, "passages": np.int64, "text": np.int64}  # passages: a count; text: a hash
+COSINE = "cosine"
+"""Cosine similarity, under sentence-transformers' name."""
+DOT = "dot"
+"""Similarity by dot product, under sentence-transformers' name."""
 
 Encode = Callable[[Sequence[str]], tuple[np.ndarray, np.ndarray]]
 """Texts -> the vectors of their passages, (passages, dimensions) float32, and the passages of each text, int64."""
@@ -27,7 +30,7 @@ class EmbeddingStore:
     """The vectors of the passages of all documents that have text.
 
     Document i has the id `ids.id_of(i)` and the vectors `vectors[offsets[i]:offsets[i + 1]]`, at least one. vectors:
-    (passages, dimensions) float32; all are memory-mapped. They are compared by their cosine, or else by their product.
+    (passages, dimensions) float32. All arrays are memory-mapped. `cosine` compares by cosine, otherwise by dot product.
     """
 
     vectors: np.ndarray
@@ -48,7 +51,7 @@ class EmbeddingStore:
         return np.sqrt(lengths, out=lengths)
 
     def similarity(self, queries: np.ndarray, rows: slice | np.ndarray) -> np.ndarray:
-        """(queries, passages) float32: the similarities of (queries, dimensions) float32 vectors and some passages."""
+        """(queries, passages) float32: similarities of (queries, dimensions) float32 vectors and passages `rows`."""
         scores: np.ndarray = queries @ self.vectors[rows].T
         if self.cosine:
             scores /= or_one(np.linalg.norm(queries, axis=1, keepdims=True))
@@ -59,17 +62,17 @@ class EmbeddingStore:
         return self.vectors[self.offsets[number] : self.offsets[number + 1]]
 
     def numbers(self, doc_ids: Iterable[str]) -> dict[str, int]:
-        """The numbers of those of the documents that have a vector."""
+        """doc_id -> number, for the documents that have a vector."""
         return {doc_id: self.ids[doc_id] for doc_id in doc_ids if doc_id in self.ids}
 
 
 def or_one(lengths: np.ndarray) -> np.ndarray:
-    """The lengths, those of vectors of zeros as 1."""
+    """The lengths, with 1 for a length of 0."""
     return np.where(lengths, lengths, np.float32(1))
 
 
 def units(vectors: np.ndarray) -> np.ndarray:
-    """The (…, dimensions) vectors with a length of 1; those of zeros stay."""
+    """The (…, dimensions) vectors scaled to length 1; zero vectors stay."""
     scaled: np.ndarray = vectors / or_one(np.linalg.norm(vectors, axis=-1, keepdims=True))
     return scaled
 
@@ -82,13 +85,12 @@ def open_embeddings(
     cosine: bool,
     earlier: Path | None = None,
 ) -> EmbeddingStore:
-    """Opens the store in `folder`, and makes it first if it does not exist.
+    """Opens the store in `folder`, and builds it first if it does not exist.
 
-    The name of the folder identifies the documents and what encodes them; `count`, about the number of the documents,
-    is for the progress bar. `cosine` is how vectors are compared. A document that `earlier`, a store by the same
-    encoder, has with the same id and text keeps its vectors. Documents without text have no vector, and are counted in
-    the log. Raises UserError if there is no document with text, for vectors that are not finite, for a store that is
-    damaged, and for a full disk, after which the same call goes on where this one was.
+    The name of the folder identifies the documents and the encoder. `count`, the approximate number of documents, is
+    for the progress bar. `earlier` is a store of the same encoder: a document with the same id and text keeps its
+    vectors. Documents without text have no vector; the log has their number. Raises UserError if no document has text,
+    a vector is not finite, the store is damaged, or the disk is full; after a full disk the same call resumes.
     """
 
     def fill(writer: StoreWriter) -> None:
@@ -115,7 +117,7 @@ def open_embeddings(
 
 
 def _known(documents: Sequence[Document], kept: ArrayStore) -> dict[str, np.ndarray]:
-    """doc_id -> the vectors of those of the documents that a store has with the same text."""
+    """doc_id -> vectors, for the documents that a store has with the same text."""
     rows = {document.doc_id: (kept.ids.get(document.doc_id, -1), _text_hash(document)) for document in documents}
     same = {doc_id: row for doc_id, (row, text) in rows.items() if row >= 0 and kept.values["text"][row] == text}
     return {
@@ -124,7 +126,7 @@ def _known(documents: Sequence[Document], kept: ArrayStore) -> dict[str, np.ndar
 
 
 def _encoded(documents: Sequence[Document], encode: Encode) -> dict[str, np.ndarray]:
-    """doc_id -> the vectors of the document's passages; raises UserError for one that is not finite."""
+    """doc_id -> vectors of the document's passages; raises UserError for a vector that is not finite."""
     vectors, passages = encode([document.text for document in documents])
     finite = np.isfinite(vectors).all(1)
     if not finite.all():
@@ -133,16 +135,16 @@ def _encoded(documents: Sequence[Document], encode: Encode) -> dict[str, np.ndar
             f"document {documents[row].doc_id}: the encoder gives a vector with NaN or infinity; expected finite "
             "numbers: choose another encoder"
         )
-    parts = np.split(vectors, passages.cumsum()[:-1])
-    return dict(zip((document.doc_id for document in documents), parts, strict=True))
+    by_document = np.split(vectors, passages.cumsum()[:-1])
+    return dict(zip((document.doc_id for document in documents), by_document, strict=True))
 
 
 def _rows(store: ArrayStore) -> tuple[np.ndarray, np.ndarray]:
-    """The vectors of a store, (passages, dimensions), and where those of each document begin."""
+    """The vectors of a store, (passages, dimensions), and the offset of each document's vectors."""
     offsets = np.concatenate([np.zeros(1, np.int64), store.values["passages"].cumsum()])
     return store.values["vectors"].reshape(int(offsets[-1]), -1), offsets
 
 
 def _text_hash(document: Document) -> int:
-    """A hash of the text, as a signed number of 64 bits."""
+    """A hash of the text, as a signed 64-bit integer."""
     return int.from_bytes(xxhash.xxh3_64_digest(document.text.encode()), signed=True)

@@ -1,4 +1,4 @@
-"""Folds: which queries train, validate and test a model, as collections publish it or drawn at random."""
+"""Folds: the training, validation and test queries of a model, published by a collection or drawn at random."""
 
 import hashlib
 import json
@@ -17,13 +17,13 @@ from rerank.utils.json_files import check_shape, read_json
 SPLIT = "split"
 """The name of the only fold of a collection with a published split."""
 SHARE = 0.1
-"""The share of the queries that validate, if nothing else says which do."""
+"""The share of the training queries that is held out for validation, if no validation queries are given."""
 SPLITS = {"test": "test", "valid": "validation", "train": "training"}
-"""The splits of a fold, each with its word. A query in several published splits belongs to the first of these."""
+"""The splits of a fold -> their names in messages. A query in several published splits belongs to the first."""
 
 
 class Judged(NamedTuple):
-    """Judgments, the folds that they come with, and notes: lines about the folds, and about what is not used."""
+    """Judgments, the folds published with them, and notes: log lines about the folds and about unused files."""
 
     qrels: Judgments
     folds: tuple[Fold, ...] = ()
@@ -58,12 +58,12 @@ def official_folds(groups: Sequence[tuple[str, Iterable[str]]]) -> list[Fold]:
 
 
 def merge_splits(splits: Mapping[str, Judgments], source: str, *notes: str) -> Judged:
-    """All judgments, and the fold of the splits: "train", "test" and, if there is one, "valid"; `notes` come first.
+    """All judgments, and the fold of the splits "train", "test" and, optionally, "valid"; `notes` come first.
 
-    A query of several splits tests rather than validates and validates rather than trains, with the judgments of that
-    split alone; a note counts those left out of the other. Without validation queries, `hold_out` takes some of the
-    training queries, with the same seed whatever `--seed` is, as the fold is one of all experiments. Raises UserError,
-    with `source`, if too few queries are left to train on.
+    A query in several splits belongs to the first in the order of SPLITS, with only that split's judgments; a note
+    counts such queries. Without validation queries, `hold_out` draws some of the training queries. Its seed does not
+    depend on `--seed`, because all experiments share the fold. Raises UserError, with `source`, if too few queries are
+    left to train on.
     """
     split_of: dict[str, str] = {}
     counts: Counter[tuple[str, str]] = Counter()
@@ -85,13 +85,13 @@ def merge_splits(splits: Mapping[str, Judgments], source: str, *notes: str) -> J
         f"{source}: published split: {len(train)} queries train, {len(valid)} validate{drawn}, {len(test)} test; it is "
         f"the fold {SPLIT}"
     )
-    # The first of these that has a query: its judgments are not copied, as there may be millions.
+    # A lookup takes the first split that has the query; millions of judgments are not copied.
     merged: Judgments = ChainMap(*(splits[split] for split in SPLITS if split in splits))  # type: ignore[arg-type]
     return Judged(merged, (Fold(SPLIT, train, valid, test),), (*notes, *shared, split))
 
 
 def hold_out(query_ids: Iterable[str], seed: int = 0) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The queries that train, and the SHARE of them, at least one, that validate; both in the order given.
+    """Divides queries into training and validation queries; SHARE of them, at least one, validate. Both keep the order.
 
     The same queries and seed give the same split in any order. Raises UserError for fewer than two queries.
 
@@ -121,7 +121,7 @@ def fold_seed(seed: int, name: str) -> int:
 
 
 def draw_queries(fold: Fold, train: int | str = "all", valid: int | str = "all", seed: int = 0) -> Fold:
-    """The fold with at most so many training and validation queries, or "all", drawn by the seed; their order stays.
+    """The fold with at most `train` training and `valid` validation queries, drawn by the seed, in their order.
 
     >>> draw_queries(Fold("1", ("a", "b", "c", "d"), ("e", "f"), ("g",)), 2, "all", seed=0)
     Fold(name='1', train=('b', 'd'), valid=('e', 'f'), test=('g',))
@@ -130,7 +130,7 @@ def draw_queries(fold: Fold, train: int | str = "all", valid: int | str = "all",
 
 
 def _drawn(query_ids: tuple[str, ...], count: int | str, seed: int) -> tuple[str, ...]:
-    """So many of the queries, or "all", in their order."""
+    """At most `count` random queries, or "all", in their order."""
     if isinstance(count, str) or count >= len(query_ids):
         return query_ids
     drawn = set(random.Random(seed).sample(sorted(query_ids), count))

@@ -1,4 +1,4 @@
-"""Runs and judgments that a caller gives: numpy's numbers and ids are taken, what is none is refused with its place."""
+"""Checks of runs and judgments that a caller passes to a public function; numpy's numbers and ids are converted."""
 
 import numbers
 from collections.abc import Callable, Mapping
@@ -10,8 +10,8 @@ from rerank.data.types import Qrels, Run
 def given_run(run: Mapping[str, Mapping[str, Any]], what: str = "run") -> Run:
     """The run with plain ids and scores; `what` names it in errors.
 
-    Raises TypeError for what is no {query_id: {doc_id: score}}, for an id that is no text, and for a score that is no
-    number.
+    Raises TypeError for a value other than {query_id: {doc_id: score}}, an id that is not a text, and a score that is
+    not a number.
 
     >>> import numpy as np
     >>> given_run({"q1": {np.str_("d1"): np.float32(1.5)}})
@@ -21,7 +21,7 @@ def given_run(run: Mapping[str, Mapping[str, Any]], what: str = "run") -> Run:
 
 
 def given_qrels(qrels: Mapping[str, Mapping[str, Any]], what: str = "qrels") -> Qrels:
-    """The judgments with plain ids and grades; raises TypeError as `given_run`, for a grade that is no whole number.
+    """The judgments with plain ids and grades; raises TypeError as `given_run`, and for a grade that is no integer.
 
     >>> given_qrels({"q1": {"d1": 1.0}})
     {'q1': {'d1': 1}}
@@ -35,16 +35,16 @@ def _plain(
     expected = f"expected {{query_id: {{doc_id: {value}}}}}"
     if not isinstance(given, Mapping):
         raise TypeError(f"{what}: {expected}, got {type(given).__name__}")
-    found = {}
-    for query_id, of_query in given.items():
+    checked = {}
+    for query_id, documents in given.items():
         where = f"{what}, query {query_id}"
-        if not isinstance(of_query, Mapping):
-            raise TypeError(f"{where}: {expected}, got {type(of_query).__name__}")
-        values = dict(of_query)
+        if not isinstance(documents, Mapping):
+            raise TypeError(f"{where}: {expected}, got {type(documents).__name__}")
+        values = dict(documents)
         if not ({*map(type, values)} <= {str} and {*map(type, values.values())} <= types):
-            values = {_id(d, where): convert(one, f"{where}, document {d}") for d, one in values.items()}
-        found[_id(query_id, what)] = values
-    return found
+            values = {_id(d, where): convert(found, f"{where}, document {d}") for d, found in values.items()}
+        checked[_id(query_id, what)] = values
+    return checked
 
 
 def _id(given: Any, where: str) -> str:

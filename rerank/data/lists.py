@@ -1,4 +1,4 @@
-"""Training lists from a file: queries and documents by id or by text, with labels of any source."""
+"""Training lists from a file: queries and documents by id or by text, with judgments or a teacher's scores."""
 
 import hashlib
 from collections import Counter
@@ -15,9 +15,9 @@ from rerank.utils.json_files import check_shape, shown
 
 LIST_LINE = '{"query_id" or "query": …, "doc_ids" or "documents": […], "labels": […]}'
 HIGHEST_GRADE = 30
-"""The highest judgment: NDCG's gain, 2^label − 1, would soon leave the range of float32."""
+"""The highest judgment: NDCG's gain, 2^label − 1, soon exceeds the range of float32."""
 OF_TEXT = "text "
-"""How the id of a text begins that has none of its own; ids of collections contain no white space."""
+"""Prefix of ids generated for texts; the ids of collections contain no white space."""
 
 Labels = Literal["judgments", "scores"]
 
@@ -32,10 +32,10 @@ class ListLine(TypedDict, total=False):  # see LIST_LINE
 
 @dataclass(frozen=True)
 class TrainingLists:
-    """The lists of a file, one a line, in its order.
+    """The lists of a file, one a line, in the order of the file.
 
-    Queries and documents that the file gives by text have the id of `id_of_text`. `queries` maps the ids of such
-    queries to their texts; the texts of documents stay in the file (see `texts`).
+    Queries and documents given by text have the id of `id_of_text`. `queries` maps the ids of such queries to their
+    texts; the texts of documents stay in the file (see `texts`).
     """
 
     path: Path
@@ -44,17 +44,17 @@ class TrainingLists:
     queries: dict[str, str]
 
     def doc_ids(self) -> tuple[list[str], list[str]]:
-        """The ids of the documents of the collection and of those given by text, each once, in the file's order."""
+        """The distinct ids of the collection's documents and of the documents given by text, in the file's order."""
         ids = dict.fromkeys(doc_id for found in self.lists for doc_id in found.doc_ids)
         return [i for i in ids if not i.startswith(OF_TEXT)], [i for i in ids if i.startswith(OF_TEXT)]
 
     def query_texts(self, queries: Mapping[str, str]) -> dict[str, str]:
-        """query_id to text of the lists' queries; `queries` are those of the collection."""
+        """query_id -> text of the lists' queries; `queries` are the collection's queries."""
         own, ids = self.queries, dict.fromkeys(found.query_id for found in self.lists)
         return {query_id: own[query_id] if query_id in own else queries[query_id] for query_id in ids}
 
     def texts(self) -> Iterator[str]:
-        """The documents given by text, each once, in the order of their ids; UserError if the file has changed."""
+        """Yields the distinct documents given by text, in the order of their ids; UserError if the file has changed."""
         if not self.path.is_file() or file_hash(self.path) != self.sha256:
             raise UserError(f"{self.path}: has changed since it was read; run the same command again")
         seen = set()
@@ -66,14 +66,15 @@ class TrainingLists:
 
 
 def read_training_lists(path: Path, queries: Mapping[str, str], labels: Labels) -> TrainingLists:
-    """Reads a file of training lists: a JSON object a line, as LIST_LINE.
+    """Reads a file of training lists, one JSON object per line in the form LIST_LINE.
 
-    A line has the query by id or by text, the documents by ids or by texts, and a number for each document: a judgment
-    from 0 to HIGHEST_GRADE, or a teacher's score, any finite float32. It may have other keys; empty lines do not count.
-    `queries` are the collection's, query_id to text. Raises UserError if the file cannot be read or has no list; with
-    file and line for a malformed line, less than two documents or one twice, labels out of range, or an unknown query.
+    A line has the query by id or by text, the documents by ids or by texts, and a label for each document: a judgment
+    from 0 to HIGHEST_GRADE, or a teacher's score, any finite float32. Other keys and empty lines are ignored. `queries`
+    are the collection's queries, query_id -> text. Raises UserError if the file cannot be read or has no list. Raises
+    UserError with file and line for a malformed line, fewer than two documents, a repeated document, a label out of
+    range, and an unknown query.
     """
-    sha256 = file_hash(path) if path.is_file() else ""  # before reading, so that a change is noticed by `texts`
+    sha256 = file_hash(path) if path.is_file() else ""  # before reading, so `texts` notices a change
     lists, by_text = list[Candidates](), dict[str, str]()
     for place, _, record in read_objects(path, LIST_LINE):
         try:
@@ -86,7 +87,7 @@ def read_training_lists(path: Path, queries: Mapping[str, str], labels: Labels) 
 
 
 def id_of_text(text: str) -> str:
-    """The id of a query or document that is given by text: equal texts have the same.
+    """The id of a query or document given by text; equal texts have equal ids.
 
     >>> id_of_text("wing flutter")
     'text 115163ad8b8708395c8adb0392035bdc'

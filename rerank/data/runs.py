@@ -1,7 +1,7 @@
-"""Reads TREC runs and judgments with pyarrow: as dictionaries, or as arrays where there are millions of lines.
+"""Reads TREC runs and judgments with pyarrow, as dictionaries, or as arrays for millions of lines.
 
-Columns are separated by any white space, and empty lines do not count. pyarrow parses blocks of plain lines; the lines
-of any other block are first made plain, one by one. A wrong line is named by file and line.
+Columns are separated by any white space, and empty lines are ignored. pyarrow parses blocks of plain lines; the lines
+of any other block are first normalised one by one. Errors name the file and the line.
 """
 
 import sys
@@ -25,12 +25,12 @@ from rerank.utils.progress import progress
 
 Number = TypeVar("Number", float, int)
 
-MANY = 256  # blocks whose reading shows a progress bar
+MANY = 256  # blocks; reading more shows a progress bar
 TEXT = pa.dictionary(pa.int32(), pa.string())
 
 
 class Form(NamedTuple):
-    """A line's columns, the places of the document and of the value among them, what the value is, and its bound."""
+    """The columns of a line, the places of document and value among them, the expected value, and its bound."""
 
     line: str
     document: int
@@ -45,34 +45,51 @@ BEIR = Form("query-id corpus-id score", -2, -1, "an integer relevance", 2**31 - 
 
 
 def read_run(path: str | Path) -> Run:
-    """Reads a TREC run, gzipped or not: queries in the file's order, the documents of each in THE order.
+    r"""Reads a TREC run, gzipped or not: queries in the file's order, documents by descending score, then by doc_id.
 
-    Lines may be in any order; the rank column is ignored and documents are sorted by score. Tabs, CRLF, a BOM and words
-    after the tag are tolerated. Raises UserError with file and line for a line of fewer than six columns, a score that
-    is not a finite float32, and a document that a query has twice; and for a file that is missing, damaged or empty.
+    Lines may be in any order; the rank column is ignored. Ties are sorted by descending doc_id. Tabs, CRLF, a BOM and
+    words after the tag are tolerated. Raises UserError with file and line for a line of fewer than six columns, a score
+    that is not a finite float32, and a document that a query has twice. Raises UserError for a file that is missing,
+    damaged or empty.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "bm25.run"
+    ...     _ = path.write_text("q1 Q0 d1 1 7.5 bm25\nq1 Q0 d2 2 8.0 bm25\n")
+    ...     read_run(path)
+    {'q1': {'d2': 8.0, 'd1': 7.5}}
     """
     return dict(read_run_arrays(path))
 
 
 def read_qrels(path: str | Path) -> Qrels:
-    """Reads judgments, gzipped or not: TREC's four columns, or BEIR's three, below their header line or between tabs.
+    r"""Reads judgments, gzipped or not: TREC's four columns, or BEIR's three, below their header line or between tabs.
 
     A query's documents are in the file's order. Raises UserError with file and line for a malformed line, a relevance
-    that is not an integer (of 32 bits; 1.0 is one), and two judgments of a document that disagree; and for a file that
-    is missing, damaged or empty.
+    that is not a 32-bit integer (1.0 is one), and two judgments of a document that disagree. Raises UserError for a
+    file that is missing, damaged or empty.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "qrels.txt"
+    ...     _ = path.write_text("q1 0 d1 2\nq1 0 d2 0\n")
+    ...     read_qrels(path)
+    {'q1': {'d1': 2, 'd2': 0}}
     """
     return dict(read_qrels_arrays(path))
 
 
 @dataclass(frozen=True, eq=False)
 class TrecArrays(Mapping[str, dict[str, Number]], Generic[Number]):
-    """query_id -> doc_id -> score or relevance, as `Run` and `Qrels`: a query's dictionary is made when asked for.
+    """A `Run` or `Qrels` in arrays: the dictionary of a query, doc_id -> score or relevance, is created on access.
 
-    A query raises UserError, with file and line, if it has a document twice, or two judgments that disagree.
+    Access raises UserError, with file and line, for a query with a repeated document or judgments that disagree.
 
-    numbers: query_id to the query's number, of every query of the file, in its order; begins: (queries + 1,) int64,
-    query i has the lines of `begins[i]` to `begins[i + 1]`; doc_ids: of each line; scores: (lines,) float64, or int32
-    if they are judgments. A query may have more than `depth` lines here: `self[query_id]` has the best ones.
+    numbers: query_id -> number of every query, in the file's order; begins: (queries + 1,) int64, query i has the lines
+    `begins[i]:begins[i + 1]`; doc_ids: (lines,); scores: (lines,) float64, int32 for judgments. The arrays may have
+    more than `depth` lines of a query; `self[query_id]` has the best `depth`.
     """
 
     path: str | Path
@@ -104,7 +121,7 @@ class TrecArrays(Mapping[str, dict[str, Number]], Generic[Number]):
         return query_id in self.numbers
 
     def doc_ids_of(self, query_ids: Iterable[str]) -> Texts:
-        """The distinct ids of the documents of these queries, sorted."""
+        """The distinct document ids of the queries, sorted."""
         used = np.zeros(len(self.scores), bool)
         for query_id in self.numbers.keys() & query_ids:
             lines, best = self._lines_of(query_id), self[query_id]
@@ -121,21 +138,21 @@ class TrecArrays(Mapping[str, dict[str, Number]], Generic[Number]):
 def read_run_arrays(
     path: str | Path, depth: int = sys.maxsize, query_ids: Container[str] | None = None
 ) -> TrecArrays[float]:
-    """Reads the best `depth` documents of each query of a run, as `read_run` does.
+    """Reads the best `depth` documents of each query in `query_ids`, by default of all, as `read_run` does.
 
-    The documents of queries that are not in `query_ids` are left out. What cannot be among the best is dropped while
-    the file is read. A repeated document is found when its query is asked for.
+    Lines that cannot be among the best are dropped while the file is read. A repeated document raises an error on
+    access to its query.
     """
     return _joined(path, RUN, depth, (_best(_only(table, query_ids), depth) for table in _tables(path, RUN)))
 
 
 def read_qrels_arrays(path: str | Path) -> TrecArrays[int]:
-    """Reads judgments, as `read_qrels` does; judgments that disagree are found when their query is asked for."""
+    """Reads judgments as `read_qrels` does; judgments that disagree raise an error on access to their query."""
     return _joined(path, QRELS, sys.maxsize, _tables(path, QRELS))
 
 
 def _joined(path: str | Path, form: Form, depth: int, tables: Iterable[pa.Table]) -> TrecArrays[Any]:
-    """The lines of all tables, those of a query together."""
+    """The lines of all tables, grouped by query."""
     table = pa.concat_tables(tables).unify_dictionaries()
     names, queries = table["query"].chunk(0).dictionary.to_pylist(), to_numpy(table["query"])
     if (queries[1:] < queries[:-1]).any():
@@ -148,7 +165,7 @@ def _joined(path: str | Path, form: Form, depth: int, tables: Iterable[pa.Table]
 
 
 def _only(table: pa.Table, query_ids: Container[str] | None) -> pa.Table:
-    """The lines of these queries."""
+    """The lines of the queries in `query_ids`; all lines without it."""
     if query_ids is None:
         return table
     wanted = np.array([q in query_ids for q in table["query"].chunk(0).dictionary.to_pylist()], bool)
@@ -156,7 +173,7 @@ def _only(table: pa.Table, query_ids: Container[str] | None) -> pa.Table:
 
 
 def _best(table: pa.Table, depth: int) -> pa.Table:
-    """The lines of each query with its best `depth` scores, and those that tie with the last of them."""
+    """The lines with the best `depth` scores of each query, and the lines that tie with the last one."""
     queries, scores = to_numpy(table["query"]), to_numpy(table["value"]).astype(np.float32)
     if np.bincount(queries, minlength=1).max() <= depth:
         return table
@@ -168,13 +185,13 @@ def _best(table: pa.Table, depth: int) -> pa.Table:
 
 
 def _tables(path: str | Path, form: Form) -> Iterator[pa.Table]:
-    """The lines of a run (`RUN`) or of judgments (`QRELS`; `BEIR` is recognised), gzipped or not, in tables.
+    """Yields the lines of a run (`RUN`) or of judgments (`QRELS`; `BEIR` is recognised), gzipped or not, in tables.
 
-    A table has the columns query (dictionary-encoded), document and value; the lines are in the file's order. Raises
+    A table has the columns query (dictionary-encoded), document and value, with the lines in the file's order. Raises
     UserError with file and line for a malformed line, and for a file that is missing, damaged or empty.
     """
     blocks = read_blocks(path, f"lines of `{form.line}`")
-    first = b"".join(islice(blocks, 2))  # the last line may be a block of its own, if it does not end in \n
+    first = b"".join(islice(blocks, 2))  # a last line without \n is a block of its own
     form = _form_of_qrels(first) if form is QRELS else form
     number, found = 1, False
     count = -(-size_of(path) // BLOCK)
@@ -189,14 +206,14 @@ def _tables(path: str | Path, form: Form) -> Iterator[pa.Table]:
 
 
 def _form_of_qrels(block: bytes) -> Form:
-    """BEIR's three columns, if there is its header line or three columns between tabs; else TREC's four."""
+    """BEIR's form for a BEIR header or three columns separated by tabs, otherwise TREC's form."""
     first = block.partition(b"\n")[0]
     words = first.split()
     return BEIR if words[2:] == [b"score"] or (len(words) == 3 and b"\t" in first.strip()) else QRELS
 
 
 def _plain_lines(block: bytes, form: Form) -> pa.Table | None:
-    """The lines of a block; None if one is invalid, or has anything but single blanks between its columns."""
+    """The lines of a block; None if a line is invalid, or its columns are not separated by single blanks."""
     text = block.replace(b"\r\n", b"\n").translate(BLANKS)
     if text.startswith(b" ") or text.endswith(b" ") or any(pair in text for pair in (b"  ", b"\n ", b" \n")):
         return None
@@ -204,8 +221,8 @@ def _plain_lines(block: bytes, form: Form) -> pa.Table | None:
 
 
 def _other_lines(path: str | Path, form: Form, block: bytes, number: int) -> pa.Table | None:
-    """The lines of any block, of which `number` is the first; None if all are empty; UserError for an invalid one."""
-    if block.isspace():  # millions of empty lines at once
+    """The lines of any block, which begins with line `number`; None if all are empty; UserError for an invalid line."""
+    if block.isspace():  # a shortcut for millions of empty lines
         return None
     lines: list[tuple[int, bytes]] = []
     for place, line in enumerate(block.removesuffix(b"\n").split(b"\n"), number):
@@ -216,7 +233,7 @@ def _other_lines(path: str | Path, form: Form, block: bytes, number: int) -> pa.
             lines.append((place, b" ".join(words)))
     plain = [line for _, line in lines]
     table = _parse(b"\n".join(plain), form) if lines else None
-    if table is None and lines:  # some lines are valid together if each of them is
+    if table is None and lines:  # lines are valid together if each line is valid, so bisection finds the first error
         first = bisect_left(range(1, len(lines)), True, key=lambda n: _parse(b"\n".join(plain[:n]), form) is None)
         place, got = lines[first]
         shown = repr(got.decode(errors="backslashreplace")[:200])
@@ -225,7 +242,7 @@ def _other_lines(path: str | Path, form: Form, block: bytes, number: int) -> pa.
 
 
 def _parse(text: bytes, form: Form) -> pa.Table | None:
-    """Lines of columns between single spaces as a table; None if one is invalid."""
+    """Lines of columns separated by single spaces, as a table; None if a line is invalid."""
     if b"\0" in text:
         return None
     names = [str(place) for place in range(len(form.line.split()))]
@@ -236,7 +253,7 @@ def _parse(text: bytes, form: Form) -> pa.Table | None:
     except pa.ArrowInvalid:
         return None
     values = to_numpy(table[value])
-    if not (np.abs(values) <= form.largest).all():  # nor is NaN
+    if not (np.abs(values) <= form.largest).all():  # also false for NaN
         return None
     if form is not RUN:
         if (values != np.rint(values)).any():
@@ -247,7 +264,7 @@ def _parse(text: bytes, form: Form) -> pa.Table | None:
 
 
 def _check_repeated(path: str | Path, form: Form, query_id: str) -> None:
-    """Raises UserError for a query's second line of a document; of judgments, for one that disagrees."""
+    """Raises UserError for the second line of a document in a query; for judgments only if the two disagree."""
     blocks = read_blocks(path, f"lines of `{form.line}`")
     values: dict[bytes, bytes] = {}
     for number, line in enumerate(chain.from_iterable(block.removesuffix(b"\n").split(b"\n") for block in blocks), 1):

@@ -1,9 +1,9 @@
 """One store of arrays by id: appended item by item, memory-mapped, resumed after an interrupt, checked by hash.
 
-A folder has `items.bin`, a row of int64 for each item (where its id and its arrays end, and a hash of them), `ids.bin`
-(the ids, UTF-8), and `<column>.bin` (the arrays of all items). The rows tell which items are whole, so that a writer
-goes on behind them. A finished store also has `index.bin`, by which ids are found, and `files.json`, the sizes and
-hashes of its files.
+A folder has `items.bin`, a row of int64 for each item (the ends of its id and arrays, and their hash), `ids.bin` (the
+ids, UTF-8), and `<column>.bin` (the arrays of all items). The rows show which items are whole, so a writer resumes
+after them. A finished store also has `index.bin`, the index of the ids, and `files.json`, the sizes and hashes of its
+files.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 from rerank.utils.errors import UserError
@@ -26,24 +27,29 @@ from rerank.utils.integrity import RECORD, changes_since_record, write_record
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
 
-ITEMS, IDS, INDEX = "items.bin", "ids.bin", "index.bin"
-SECONDS_BETWEEN_FLUSHES = 2.0  # the work that a kill loses
-ITEMS_AT_ONCE = 2**20
+ITEMS = "items.bin"
+"""The rows of int64 that describe the items."""
+IDS = "ids.bin"
+"""The ids of the items."""
+INDEX = "index.bin"
+"""The hashes of the ids, sorted, and their rows."""
+SECONDS_BETWEEN_FLUSHES = 2.0  # work that is lost when the process is killed
+ITEMS_AT_ONCE = 2**20  # items of an array that are read at once
 
-Columns = Mapping[str, Any]
-"""The name of a column -> the type of its arrays."""
+Columns = Mapping[str, DTypeLike]
+"""Name of a column -> type of its arrays."""
 
 
 class RepeatedIdError(ValueError):
-    """An id that occurs twice, and the row where it occurs the second time."""
+    """An id occurs twice; the second argument is the row of its second occurrence."""
 
 
 @dataclass(frozen=True, eq=False)
 class IdTable(Mapping[str, int]):
-    """Maps ids to rows 0, 1, 2, … as a dict does, in 24 bytes an id beside the ids themselves.
+    """Maps ids to rows 0, 1, 2, … like a dict, in 24 bytes per id plus the ids themselves.
 
-    text: the ids, UTF-8, one after the other; ends: (ids + 1,) int64, 0 and where each ends; hashes: (ids,) uint64,
-    sorted; rows: (ids,) int64, the row of each hash, and rows of equal hashes in their order.
+    text: the concatenated ids, UTF-8; ends: (ids + 1,) int64, 0 and the end of each id; hashes: (ids,) uint64, sorted;
+    rows: (ids,) int64, the row of each hash, ascending for equal hashes.
     """
 
     text: np.ndarray
@@ -55,7 +61,7 @@ class IdTable(Mapping[str, int]):
         return len(self.rows)
 
     def __getitem__(self, item_id: str) -> int:
-        found, hashes = _hash_of_id(item_id.encode(errors="surrogatepass")), self.hashes.data  # quicker than an array
+        found, hashes = _hash_of_id(item_id.encode(errors="surrogatepass")), self.hashes.data  # faster than an array
         for place in range(bisect_left(hashes, found), len(hashes)):
             if hashes[place] != found:
                 break
@@ -74,7 +80,7 @@ class IdTable(Mapping[str, int]):
 
 
 def make_id_table(text: np.ndarray, ends: np.ndarray) -> IdTable:
-    """The table of these ids. Raises RepeatedIdError for the first repeated id."""
+    """The table of the ids in `text`; raises RepeatedIdError for the first repeated id."""
     count = len(ends) - 1
     hashes = np.fromiter((_hash_of_id(_id_of(text, ends, row)) for row in range(count)), np.uint64, count)
     rows = np.argsort(hashes, kind="stable")
@@ -88,10 +94,10 @@ def make_id_table(text: np.ndarray, ends: np.ndarray) -> IdTable:
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """The whole items of a store's folder, in the order in which they were added, memory-mapped.
+    """The whole items of a store's folder, in the order of their addition, memory-mapped.
 
-    values: column -> the arrays of all items, one after the other, flat; bounds: (items + 1, columns + 2) int64, the
-    ends of the id and of the arrays, and the hash, of each item, after a row of zeros; text: the ids, UTF-8.
+    values: column -> concatenated flat arrays of all items; bounds: (items + 1, columns + 2) int64, a row of zeros and
+    then, for each item, the ends of its id and arrays and its hash; text: the concatenated ids, UTF-8.
     """
 
     values: dict[str, np.ndarray]
@@ -114,7 +120,7 @@ class Items:
         return _id_of(self.text, self.bounds[:, 0], row).decode(errors="replace")  # it may be damaged
 
     def is_whole(self, row: int) -> bool:
-        """Whether the id and the arrays of an item are those that were added."""
+        """Whether the id and the arrays of an item match their hash."""
         arrays = (self.array(column, row).tobytes() for column in self.values)
         whole: bool = _hash_of([_id_of(self.text, self.bounds[:, 0], row), *arrays]) == self.bounds[row + 1, -1]
         return whole
@@ -122,17 +128,17 @@ class Items:
 
 @dataclass(frozen=True, eq=False)
 class ArrayStore(Items):
-    """A finished store."""
+    """A finished store: its items and the index of their ids."""
 
     ids: IdTable
 
 
 class StoreWriter:
-    """Appends items to the store in a folder, behind those that are whole; a context that closes its files.
+    """Appends items to the store in a folder, after its whole items; a context manager that closes its files.
 
-    Only one process may write: the caller holds a lock. `self.items` counts the items, those of earlier processes too.
-    These are compared with their hashes, and written again from the first damaged one on; without `check`, only if the
-    last one is damaged.
+    Only one process may write, so the caller holds a lock. `self.items` counts all items, including those of earlier
+    processes. With `check`, all earlier items are compared with their hashes, and items are written again from the
+    first damaged one on; without it, they are compared only if the last one is damaged.
     """
 
     def __init__(self, folder: Path, columns: Columns, check: bool = True) -> None:
@@ -156,20 +162,20 @@ class StoreWriter:
             self._open = stack.pop_all()
         self._flushed = time.monotonic()
 
-    def add(self, item_id: str, *arrays: Any) -> None:
-        """Adds an item with its arrays, one for each column, which are kept flat."""
+    def add(self, item_id: str, *arrays: ArrayLike) -> None:
+        """Adds an item with one array for each column; the arrays are stored flat."""
         kinds = zip(arrays, self._kinds[1:], strict=True)
-        parts = [item_id.encode(), *(np.asarray(array, kind).tobytes() for array, kind in kinds)]
-        for place, (file, part, kind) in enumerate(zip(self._files, parts, self._kinds, strict=True)):
-            file.write(part)
-            self._ends[place] += len(part) // kind.itemsize
-        self._rows.write(self._row.pack(*self._ends, _hash_of(parts)))
+        contents = [item_id.encode(), *(np.asarray(array, kind).tobytes() for array, kind in kinds)]
+        for place, (file, content, kind) in enumerate(zip(self._files, contents, self._kinds, strict=True)):
+            file.write(content)
+            self._ends[place] += len(content) // kind.itemsize
+        self._rows.write(self._row.pack(*self._ends, _hash_of(contents)))
         self.items += 1
         if time.monotonic() - self._flushed >= SECONDS_BETWEEN_FLUSHES:
             self.flush()
 
     def flush(self) -> None:
-        """A kill from now on loses none of the items."""
+        """Writes the buffers of the files, so that a kill loses none of the items."""
         for file in (*self._files, self._rows):
             file.flush()
         self._flushed = time.monotonic()
@@ -192,11 +198,11 @@ class StoreWriter:
 
 
 def open_store(folder: Path, what: str, columns: Columns, fill: Callable[[StoreWriter], None]) -> ArrayStore:
-    """Opens the store in `folder`, whose name identifies its content, and makes it first if it is not finished.
+    """Opens the store in `folder`, whose name identifies its content, and builds it first if it is not finished.
 
-    `fill` adds the items behind the first `writer.items`; they are called `what`. Raises RepeatedIdError for an id that
-    occurs twice, and UserError if the store is damaged, or the disk is full, after which the same call goes on where
-    this one was.
+    `fill` adds all items after the first `writer.items`; `what` names them in messages. Raises RepeatedIdError for an
+    id that occurs twice, and UserError if the store is damaged or the disk is full; after a full disk the same call
+    resumes.
     """
     if not is_finished(folder):
         with locked(folder.parent, what):
@@ -213,7 +219,7 @@ def is_finished(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def writing(folder: Path, columns: Columns) -> Iterator[StoreWriter]:
-    """A writer that says how far an interrupted command came; a folder without items is removed if the block fails."""
+    """Yields a writer, and logs the items of an interrupted command; if the block fails, an empty store is removed."""
     try:
         with refused_in_one_line(f"{folder}: cannot be written"), StoreWriter(folder, columns) as writer:
             if writer.items:
@@ -238,11 +244,11 @@ def read_store(folder: Path, what: str, columns: Columns) -> ArrayStore:
 
 
 def map_items(folder: Path, columns: Columns) -> Items:
-    """The items of a folder all of whose bytes are there: a killed process may have left a part of one more."""
+    """The whole items of a folder, without the incomplete item that a killed process may have left."""
     width = len(columns) + 2
     found = map_file(folder / ITEMS, np.int64)
     bounds = found[: len(found) // width * width].reshape(-1, width)
-    if not len(bounds) or bounds[0].any():  # nothing, or something else
+    if not len(bounds) or bounds[0].any():  # empty, or not the file of a store
         bounds = np.zeros((1, width), np.int64)
     values = {column: map_file(file_of(folder, column), kind) for column, kind in columns.items()}
     text = map_file(folder / IDS, np.uint8)
@@ -251,16 +257,16 @@ def map_items(folder: Path, columns: Columns) -> Items:
     return Items(values, bounds[: max(1, count)], text)
 
 
-def map_file(path: Path, kind: Any) -> np.ndarray:
-    """The numbers of a file, memory-mapped, without a part of one at the end; none if there is no file."""
+def map_file(path: Path, kind: DTypeLike) -> np.ndarray:
+    """The numbers of a file, memory-mapped, without an incomplete last one; empty if there is no file."""
     count = path.stat().st_size // np.dtype(kind).itemsize if path.exists() else 0
-    if not count:  # nothing can be mapped of an empty file
+    if not count:  # an empty file cannot be mapped
         return np.zeros(0, kind)
     return np.asarray(np.memmap(path, kind, "r", shape=(count,)))
 
 
 def release(array: np.ndarray | None) -> None:
-    """Frees the memory of what was read of a memory-mapped array; it is read again when it is needed."""
+    """Frees the memory of the pages that were read of a memory-mapped array; they are read again on access."""
     held: Any = array
     while isinstance(held, np.ndarray | memoryview):
         held = held.base if isinstance(held, np.ndarray) else held.obj
@@ -269,17 +275,17 @@ def release(array: np.ndarray | None) -> None:
 
 
 def slices_of(items: int) -> Iterator[slice]:
-    """Slices by which an array of any size is read in bounded memory."""
+    """Slices for reading an array of any size in bounded memory."""
     return (slice(first, min(first + ITEMS_AT_ONCE, items)) for first in range(0, items, ITEMS_AT_ONCE))
 
 
 def file_of(folder: Path, column: str) -> Path:
-    """The arrays of a column, one after the other."""
+    """The file of a column's concatenated arrays."""
     return folder / f"{column}.bin"
 
 
 def _open_to_append(path: Path) -> IO[bytes]:
-    """Raises UserError for a link, whose target may be anywhere."""
+    """Opens a file to append to; raises UserError for a symbolic link, whose target may be anywhere."""
     if path.is_symlink():
         raise UserError(f"{path}: is a link; expected a file or nothing: remove it")
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666), "ab")

@@ -1,25 +1,26 @@
-"""Text files, gzipped or not, read a part at a time: blocks of lines, lines, JSON objects and queries."""
+"""Reads text files, gzipped or not, in bounded memory: blocks of lines, lines, JSON objects and queries."""
 
 import codecs
 import contextlib
 import gzip
 import zlib
 from collections.abc import Iterator
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json, shown
 
-BLOCK = 2**18  # bytes of text that are read at a time
-LONGEST_ROW = 2**20  # bytes of a row of a table, such as a run
+BLOCK = 2**18  # bytes of text that are read at once
+LONGEST_ROW = 2**20  # largest number of bytes in a line of a run or another table
 QUERIES = 'lines of a query\'s id, a tab and its text, or of {"_id": …, "text": …}'
 LONGEST_ID = 32766  # bytes of the longest term of a Lucene index
 
 
 @contextlib.contextmanager
-def open_text(path: str | Path, expected: str) -> Iterator[Any]:
-    """A file, open for reading its bytes, unpacked if it is gzipped; raises UserError if it is missing or damaged."""
+def open_text(path: str | Path, expected: str) -> Iterator[BufferedIOBase]:
+    """Opens a file to read its bytes, unpacked if it is gzipped; raises UserError if it is missing or damaged."""
     try:
         with Path(path).open("rb") as file:
             packed = file.peek(2).startswith(b"\x1f\x8b")
@@ -33,10 +34,10 @@ def open_text(path: str | Path, expected: str) -> Iterator[Any]:
 def read_blocks(
     path: str | Path, expected: str, longest: int = LONGEST_ROW, size: int | None = None
 ) -> Iterator[bytes]:
-    """The text of a file in blocks of whole lines, without a BOM; it is read `size` (else BLOCK) bytes at a time.
+    """Yields the text of a file in blocks of whole lines, without a BOM; `size` bytes are read at once, or BLOCK.
 
-    Only the last line may lack its end. Raises UserError if the file is missing or damaged, and with file and line for
-    a line of more than `longest` bytes, unless it ends in the same block.
+    Only the last line may lack its line break. Raises UserError if the file is missing or damaged, and with file and
+    line for a line of more than `longest` bytes, unless it ends in the same block.
     """
     rest, number = b"", 1
     with open_text(path, expected) as file:
@@ -53,9 +54,9 @@ def read_blocks(
 
 
 def read_lines(path: str | Path, expected: str) -> Iterator[tuple[str, int, bytes]]:
-    """Yields the place of each line that is not empty as file:line, the byte at which it begins, and it without a BOM.
+    """Yields each line that is not empty: its place as file:line, its first byte in the file, and its bytes.
 
-    Raises UserError if the file is missing or damaged.
+    A BOM is removed. Raises UserError if the file is missing or damaged.
     """
     offset = 0
     with open_text(path, expected) as file:
@@ -67,13 +68,13 @@ def read_lines(path: str | Path, expected: str) -> Iterator[tuple[str, int, byte
 
 
 def read_objects(path: str | Path, expected: str) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """As `read_lines`, with the JSON object of each line, in place of its bytes."""
+    """Yields what `read_lines` yields, with the JSON object of each line instead of its bytes."""
     for place, offset, line in read_lines(path, expected):
         yield place, offset, parse_object(line, place, expected)
 
 
 def parse_object(line: bytes, place: str, expected: str) -> dict[str, Any]:
-    """The object of a line; raises UserError, which begins with `place`, if it is none."""
+    """The JSON object of a line; raises UserError, whose message begins with `place`, for any other line."""
     try:
         record = parse_json(line)
     except ValueError as error:
@@ -84,7 +85,7 @@ def parse_object(line: bytes, place: str, expected: str) -> dict[str, Any]:
 
 
 def text_under(record: dict[str, Any], key: str, place: str) -> str:
-    """The text under a key of the object; raises UserError if there is none."""
+    """The text under a key of the object; raises UserError if there is no text."""
     value = record.get(key)
     if not isinstance(value, str):
         got = shown(value) if key in record else f"none (the keys are {shown(list(record))})"
@@ -93,7 +94,7 @@ def text_under(record: dict[str, Any], key: str, place: str) -> str:
 
 
 def check_id(name: str, where: str, what: str) -> None:
-    """Raises UserError, led by `where`, for an id, called `what`, that no run file or no Lucene index can hold."""
+    """Raises UserError for an id that a run file or a Lucene index cannot hold; `where` and `what` describe the id."""
     if name.split() != [name] or "\0" in name:
         raise UserError(f"{where}: {what} {shown(name)} is empty or has white space or a NUL, so no run can hold it")
     if len(name.encode()) > LONGEST_ID:
@@ -101,17 +102,17 @@ def check_id(name: str, where: str, what: str) -> None:
 
 
 def size_of(path: str | Path) -> int:
-    """The bytes of a file, for a progress bar and to choose a way to read it; 0 for a pipe, and if there is none."""
+    """The size of a file in bytes; 0 for a pipe or a missing file."""
     return Path(path).stat().st_size if Path(path).is_file() else 0
 
 
 def read_queries(path: str | Path, id_key: str = "_id", text_key: str = "text") -> dict[str, str]:
-    """Reads query_id to text from a file, gzipped or not, in the file's order.
+    """Reads query_id -> text from a file, gzipped or not, in the file's order.
 
-    A file whose first character is { has JSON objects with these keys, one a line, as BEIR's queries.jsonl; any other
-    has an id, a tab and a text in each line. Empty lines are skipped. Raises UserError with file and line for a line
-    that is malformed, an id that is empty, has white space or occurs twice; and for a file that is missing, damaged or
-    without queries.
+    If the first character is {, each line is a JSON object with these keys, as in BEIR's queries.jsonl. Otherwise each
+    line has an id, a tab and a text. Empty lines are skipped. Raises UserError with file and line for a malformed line
+    and for an id that is empty, has white space or occurs twice. Raises UserError for a file that is missing, damaged
+    or without queries.
     """
     queries: dict[str, str] = {}
     is_json = None
@@ -137,7 +138,7 @@ def read_queries(path: str | Path, id_key: str = "_id", text_key: str = "text") 
 
 
 def check_query(query: str) -> None:
-    """Raises UserError for a query without text, and for one that is not Unicode."""
+    """Raises UserError for a query without text or with invalid Unicode."""
     if not query.strip():
         raise UserError("query: is empty; expected a text to search for")
     try:

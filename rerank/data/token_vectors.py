@@ -1,7 +1,7 @@
-"""The codes of documents' token vectors: made when a text is first asked for, and kept in a store that grows.
+"""The store of the codes of token vectors: a text is encoded on its first use, and the store grows.
 
-A text is known by its hash alone, so a document that changed is another text. Codes that differ from their hash are
-made again. If the folder cannot be written, new codes go to a temporary one, which is removed with this process.
+The key of a text is its hash, so a changed document is a new text. Codes that do not match their hash are computed
+again. If the folder is read-only, new codes go to a temporary overlay, which is removed when this process ends.
 """
 
 import functools
@@ -24,18 +24,18 @@ from rerank.utils.progress import progress
 
 CODES = "codes"
 COLUMNS = {CODES: np.uint8}
-TEXTS_AT_ONCE = 64  # encoded before they are written: what a kill loses
+TEXTS_AT_ONCE = 64  # texts that are encoded between two writes, which a kill loses
 
 Encode = Callable[[str], np.ndarray]
-"""A text -> the codes of its token vectors, (vectors, width) uint8, which depend on no other text."""
+"""Maps a text to the codes of its token vectors, (vectors, width) uint8, independently of other texts."""
 
 
 class TokenVectorStore:
-    """The codes of texts, `width` bytes for a vector, in a folder that several processes and threads may use."""
+    """The codes of texts, `width` bytes per vector, in a folder that several processes and threads may use."""
 
     def __init__(self, folder: Path, width: int) -> None:
         self.folder, self._width = folder, width
-        self._hashes: dict[str, str] = {}  # name -> hash of the text, "" for one of white space alone
+        self._hashes: dict[str, str] = {}  # name -> hash of the text, "" for a text of only white space
         self._kept = [_Kept(folder / CODES)]
 
     def __contains__(self, name: str) -> bool:
@@ -48,9 +48,9 @@ class TokenVectorStore:
         return (np.zeros(0, np.uint8) if found is None else found).reshape(-1, self._width)
 
     def add(self, texts: Mapping[str, str], encode: Encode) -> None:
-        """Takes texts, by their names, into the store; encodes those that the folder does not have.
+        """Adds texts, name -> text; encodes the texts that the folder does not have.
 
-        A text of white space alone has no vector. Raises UserError if the folder cannot be read or written.
+        A text of only white space has no vector. Raises UserError if the folder cannot be read or written.
         """
         for kept in self._kept:
             kept.refresh()
@@ -59,18 +59,18 @@ class TokenVectorStore:
         }
         missing = [name for name, text in hashes.items() if text and self._read(text) is None]
         left = iter(progress(missing, len(missing), "encoding tokens", show=len(missing) > TEXTS_AT_ONCE))
-        while some := list(itertools.islice(left, TEXTS_AT_ONCE)):
-            new = {hashes[name]: texts[name] for name in some}
+        while names := list(itertools.islice(left, TEXTS_AT_ONCE)):
+            new = {hashes[name]: texts[name] for name in names}
             self._writable.write({text_hash: encode(text) for text_hash, text in new.items()})
         self._hashes |= hashes
 
-    def _read(self, text: str) -> np.ndarray | None:
-        """The codes of the text with this hash; None if the folder does not have them undamaged."""
-        return next((codes for kept in self._kept if (codes := kept.read(text)) is not None), None)
+    def _read(self, text_hash: str) -> np.ndarray | None:
+        """The codes of the text with this hash; None if they are missing or damaged."""
+        return next((codes for kept in self._kept if (codes := kept.read(text_hash)) is not None), None)
 
     @functools.cached_property
     def _writable(self) -> "_Kept":
-        """The folder's codes; if it cannot be written, those of a temporary folder."""
+        """The codes of the folder, or of a temporary overlay if the folder cannot be written."""
         (kept,) = self._kept
         places = (self.folder, kept.folder, kept.folder / ITEMS)
         if any(place.exists() and not os.access(place, os.W_OK) for place in places):
@@ -82,7 +82,7 @@ class TokenVectorStore:
 
 
 class _Kept:
-    """The codes in a folder, by the hash of their text; one thread at a time reads or writes."""
+    """Hash of a text -> codes, in a folder; one thread at a time reads or writes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,17 +92,17 @@ class _Kept:
         self.refresh()
 
     def refresh(self) -> None:
-        """Sees what other processes have written."""
+        """Reads the items that other processes have written since the last call."""
         with self._lock:
             self._items: Items = map_items(self.folder, COLUMNS)
-            if len(self._items) < self._seen:  # someone has removed the folder, or what was damaged
+            if len(self._items) < self._seen:  # another process has removed the folder or damaged items
                 self._rows, self._seen = {}, 0
             self._rows.update((self._items.id_of(row), row) for row in range(self._seen, len(self._items)))
             self._seen = len(self._items)
 
-    def read(self, text: str) -> np.ndarray | None:
+    def read(self, text_hash: str) -> np.ndarray | None:
         with self._lock:
-            row = self._rows.get(text)
+            row = self._rows.get(text_hash)
             return None if row is None or not self._items.is_whole(row) else self._items.array(CODES, row)
 
     def write(self, codes: Mapping[str, np.ndarray]) -> None:
@@ -110,7 +110,7 @@ class _Kept:
         with self._lock, locked(self.folder.parent, CODES), refused_in_one_line(what):
             self.refresh()
             with StoreWriter(self.folder, COLUMNS, check=False) as writer:
-                for text, found in codes.items():
-                    if self.read(text) is None:
-                        writer.add(text, found)
+                for text_hash, found in codes.items():
+                    if self.read(text_hash) is None:
+                        writer.add(text_hash, found)
         self.refresh()

@@ -1,4 +1,4 @@
-"""Tokenised documents: on disk, made once for a collection and a tokenizer and then memory-mapped, or in memory."""
+"""Tokenised documents, in memory or on disk: tokenised once per collection and tokenizer, then memory-mapped."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,18 +16,21 @@ from rerank.utils.files import short_hash_of
 from rerank.utils.parallel import prefetch
 from rerank.utils.progress import progress
 
-TOKENS, LENGTH = "tokens", "length"  # the columns of the store
-TEXTS_PER_CHUNK = 2048  # that the tokenizer's threads share; with 256 they wait for each other
-CHARACTERS_PER_CHUNK = 2**20
-BYTES_KEPT = 2**26  # the memory of a larger store is freed when its tokens were read
+TOKENS = "tokens"
+"""The column of the token ids, int32, after truncation."""
+LENGTH = "length"
+"""The column of the number of tokens before truncation, int64."""
+TEXTS_PER_CHUNK = 2048  # texts shared by the tokenizer's threads; with 256 they wait for each other
+CHARACTERS_PER_CHUNK = 2**20  # bounds the memory of a chunk of long texts
+BYTES_KEPT = 2**26  # bytes of tokens; the pages of a larger store are freed after reading
 
 
 @dataclass(frozen=True)
 class TokenStore:
-    """Token ids of documents, truncated and without special tokens; `store[doc_id]` gives those of one document.
+    """Token ids of documents, truncated and without special tokens; `store[doc_id]` gives the ids of one document.
 
     `tokens` is the int32 concatenation of all documents: document i is `tokens[offsets[i]:offsets[i + 1]]`. `lengths`
-    are the documents' lengths before truncation; `rows` maps doc_id to i. All may be memory-mapped.
+    are the documents' lengths before truncation; `rows` maps doc_id to i. All arrays may be memory-mapped.
     """
 
     tokens: np.ndarray
@@ -40,21 +43,21 @@ class TokenStore:
         return self.tokens[self.offsets[row] : self.offsets[row + 1]]
 
     def sha256(self) -> str:
-        """Hash of the tokens and of the document boundaries: it identifies the texts as the model sees them."""
+        """Hash of the tokens and the document boundaries: it identifies the texts as the model sees them."""
         digest = hashlib.sha256()
         for values in (self.offsets, self.tokens):
-            for some in slices_of(len(values)):
-                digest.update(np.ascontiguousarray(values[some]).data)
+            for items in slices_of(len(values)):
+                digest.update(np.ascontiguousarray(values[items]).data)
                 release(values)
         return digest.hexdigest()
 
     def release(self) -> None:
-        """Frees the memory of the tokens that were read, if all of them would take more than BYTES_KEPT."""
+        """Frees the memory of the tokens that were read, if the store has more than BYTES_KEPT bytes of tokens."""
         if self.tokens.nbytes > BYTES_KEPT:
             release(self.tokens)
 
     def statistics(self) -> dict[str, int]:
-        """Counts of documents and tokens, and how many of each were truncated."""
+        """Counts of documents and tokens, of empty and truncated documents, and of truncated tokens."""
         lengths, kept = self.lengths, np.diff(self.offsets)
         counts = {
             "documents": len(self.rows),
@@ -77,10 +80,10 @@ def open_store(
     fingerprint: str,
     lead: str = "",
 ) -> TokenStore:
-    """Opens the memory-mapped store of these documents under `cache`, and builds it first if it does not exist.
+    """Opens the memory-mapped store of the documents under `cache`, and builds it first if it does not exist.
 
-    `texts(doc_ids)` gives the texts of documents in the order of their ids: of all, or of those that an interrupted
-    command has left. `fingerprint` identifies the collection's texts. Each text is tokenised with `lead` before it.
+    `texts(doc_ids)` gives the texts of documents in the order of their ids; after an interrupt it is called for the
+    remaining documents. `fingerprint` identifies the collection's texts. Each text is tokenised with `lead` before it.
     Raises UserError for a store that cannot be read.
     """
     json = str(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else ""
@@ -91,7 +94,7 @@ def open_store(
     def fill(writer: StoreWriter) -> None:
         done = writer.items
         left = doc_ids[done:]
-        # A thread hands a chunk to those of the tokenizer's library, one for each core, while the next one is read.
+        # A thread tokenises a chunk with the tokenizer library's threads, one per core, while the next chunk is read.
         chunks = prefetch(_chunks(lead + text for text in texts(left)), partial(tokenise, tokenizer=tokenizer))
         tokenised = chain.from_iterable(tokens for _, tokens in chunks)
         documents = progress(tokenised, len(doc_ids), "tokenising", before=done)
@@ -105,7 +108,7 @@ def open_store(
 def make_store(
     doc_ids: Sequence[str], texts: Iterable[str], tokenizer: Any, max_doc_tokens: int, lead: str = ""
 ) -> TokenStore:
-    """A store in memory, with the same contents as that of `open_store`; `texts` are in the order of the ids."""
+    """A store in memory with the contents that `open_store` would give; `texts` are in the order of the ids."""
     documents, lengths = [np.zeros(0, np.int32)], []
     for ids in tokenise_each((lead + text for text in texts), tokenizer):
         documents.append(np.asarray(ids[:max_doc_tokens], np.int32))
@@ -129,7 +132,7 @@ def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def tokenise_each(texts: Iterable[str], tokenizer: Any) -> Iterator[list[int]]:
-    """As `tokenise`, a chunk at a time: the tokenizer's own records of texts take several KB each."""
+    """Yields what `tokenise` returns, chunk by chunk, because the tokenizer's result takes several KB per text."""
     return chain.from_iterable(tokenise(chunk, tokenizer) for chunk in _chunks(texts))
 
 

@@ -1,8 +1,8 @@
-"""Writes TREC run and qrels files; defines the canonical order of a ranking, ties included.
+"""Writes TREC run and qrels files, and defines the order of a ranking, including ties.
 
-A run line is `query_id Q0 doc_id rank score tag`, a judgment `query_id 0 doc_id relevance`. trec_eval ignores the rank,
-sorts by the score as a float32 and breaks ties by doc_id, descending; so does `ranked`. `write_run` then writes scores
-that no evaluator can tie or sort into another order.
+A line of a run is `query_id Q0 doc_id rank score tag`, a judgment is `query_id 0 doc_id relevance`. trec_eval ignores
+the rank, sorts by descending float32 score and breaks ties by descending doc_id; `ranked` does the same. `write_run`
+writes strictly decreasing scores, so every evaluator sorts them into the same order.
 """
 
 import contextlib
@@ -34,13 +34,22 @@ def first_documents(run: Run, depth: int) -> Run:
 
 
 def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> None:
-    """Writes a TREC run in THE order, ranks from 1, gzipped where the name ends in .gz.
+    """Writes a TREC run in the order of `ranked`, with ranks from 1, gzipped if the name ends in .gz.
 
-    The scores of a query are strictly decreasing as float32: with six decimals where that is so already, else with tied
-    scores moved down to the next float32 and nine digits. A run that was written so, read and written again is the same
-    file. `as_found` keeps the order and the ties of the run itself, with six decimals: a BM25 run is then byte for byte
-    what Pyserini writes. A query without documents has no line. Raises UserError for a score that is no finite float32,
-    for names that are empty or have white space, and for a run without any document.
+    The written scores of a query strictly decrease as float32. They have six decimals if that suffices; otherwise tied
+    scores are moved down to the next float32 and written with nine digits. Reading and writing such a file again gives
+    the same file. `as_found` keeps the order and the ties of the run, with six decimals; a BM25 run then has the bytes
+    that Pyserini writes. A query without documents has no line. Raises UserError for a score that is not a finite
+    float32, for names that are empty or have white space, and for a run without documents.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "fused.run"
+    ...     write_run(path, {"q1": {"d1": 0.5, "d2": 0.75}}, tag="fused")
+    ...     print(path.read_text())
+    q1 Q0 d2 1 0.750000 fused
+    q1 Q0 d1 2 0.500000 fused
+    <BLANKLINE>
     """
     if not any(run.values()):
         raise UserError(f"{path}: expected a run with documents, got none; nothing was written")
@@ -48,7 +57,7 @@ def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> N
 
 
 def lines_of_query(path: str | Path, query_id: str, scores: dict[str, float], tag: str, as_found: bool = False) -> str:
-    """The lines that `write_run` writes of one query; raises its errors, of the file `path`."""
+    """The lines of one query in `write_run`; raises its errors for the file `path`."""
     check_scores({query_id: scores}, f"{path}: ")
     _check_names(path, tag, query_id, *scores)
     doc_ids = list(scores) if as_found else ranked(scores)
@@ -61,27 +70,27 @@ def lines_of_query(path: str | Path, query_id: str, scores: dict[str, float], ta
 
 
 def _score_texts(scores: list[float], where: str) -> list[str]:
-    """The scores of one query, descending, as texts that are strictly decreasing when they are read as float32."""
+    """The descending scores of one query as texts that strictly decrease when they are read as float32."""
     texts = [f"{score:.6f}" for score in scores]
     decrease = all(above > below for above, below in itertools.pairwise(array("f", map(float, texts))))
     if decrease and not _have_nine_digits(scores):
         return texts
     nine = [f"{score:.9g}" for score in strictly_decreasing(scores, where)]
     six = [f"{float(text):.6f}" for text in nine]
-    return six if list(map(float, six)) == list(map(float, nine)) else nine  # both are read as the same scores
+    return six if list(map(float, six)) == list(map(float, nine)) else nine  # six decimals if they give equal scores
 
 
 def strictly_decreasing(scores: list[float], where: str) -> list[float]:
-    """The scores of one query, in the order of its ranking, as float32 values: those that tie or rise are moved down.
+    """The scores of one query, in the order of its ranking, as strictly decreasing float32 values.
 
-    Each is at most the next float32 below the one before. Raises UserError, which begins with `where`, if no float32 is
-    left below the last one.
+    A score that ties or rises becomes the next float32 below the one before it. Raises UserError, whose message begins
+    with `where`, if no float32 is left.
     """
-    import numpy as np  # only here: reading and evaluating a run should start at once
+    import numpy as np  # here, because its import would delay commands that only read and evaluate runs
 
     exact = np.asarray(scores, dtype=np.float32)
     if (exact[1:] >= exact[:-1]).any():
-        # Whole numbers in the order of float32 values, one for each: the next one below is 1 less.
+        # Integers in the order of the float32 values: the next lower float32 is 1 less.
         bits = exact.view(np.int32).astype(np.int64)
         numbers = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
         rank = np.arange(len(numbers))
@@ -95,10 +104,10 @@ def strictly_decreasing(scores: list[float], where: str) -> list[float]:
 
 
 def _have_nine_digits(scores: list[float]) -> bool:
-    """Whether the scores were read from a run that had to be written with nine digits, and would lose some with six.
+    """Whether the scores come from a run that was written with nine digits and six decimals would change them.
 
-    They are then written with nine again, though six decimals may tell the separated ties apart: a run that is read and
-    written is the same file. Two of them are then so close that they had a tie, or one once rounded to six decimals.
+    Such scores are written with nine digits again, so that reading and writing a run gives the same file. At least two
+    of them are close enough to tie when they are rounded to six decimals.
     """
     if not any(above - below <= 2e-6 + 2**-21 * abs(above) for above, below in itertools.pairwise(scores)):
         return False
@@ -108,9 +117,16 @@ def _have_nine_digits(scores: list[float]) -> bool:
 
 
 def write_qrels(path: str | Path, qrels: Judgments) -> None:
-    """Writes judgments in TREC's four columns, gzipped where the name ends in .gz.
+    """Writes judgments in TREC's four columns, gzipped if the name ends in .gz.
 
     Raises UserError for names that are empty or have white space.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "qrels.txt"
+    ...     write_qrels(path, {"q1": {"d1": 2}})
+    ...     path.read_text().split()
+    ['q1', '0', 'd1', '2']
     """
     for query_id, judged in qrels.items():
         _check_names(path, query_id, *judged)
@@ -118,7 +134,7 @@ def write_qrels(path: str | Path, qrels: Judgments) -> None:
 
 
 def check_scores(run: Run, where: str = "") -> None:
-    """Raises UserError, led by `where`, for a score that is no finite float32: pytrec_eval would rank a NaN first."""
+    """Raises UserError for a score that is not a finite float32: pytrec_eval would rank a NaN first."""
     for query_id, scores in run.items():
         if not all(-FLOAT32_MAX <= score <= FLOAT32_MAX for score in scores.values()):
             doc_id, got = next(pair for pair in scores.items() if not -FLOAT32_MAX <= pair[1] <= FLOAT32_MAX)
@@ -126,9 +142,9 @@ def check_scores(run: Run, where: str = "") -> None:
 
 
 def check_common(
-    run: Mapping[str, Any], qrels: Judgments, run_name: str = "the run", qrels_name: str = "the qrels"
+    run: Mapping[str, object], qrels: Judgments, run_name: str = "the run", qrels_name: str = "the qrels"
 ) -> None:
-    """Raises UserError where a run and judgments share no query: they belong to different collections."""
+    """Raises UserError if a run and judgments share no query, because they then belong to different collections."""
     if run.keys().isdisjoint(qrels):
         raise UserError(
             f"{run_name} and {qrels_name} have no query in common: got queries {examples(run)} and {examples(qrels)}; "
@@ -137,7 +153,7 @@ def check_common(
 
 
 def examples(query_ids: Iterable[str]) -> str:
-    """The first few of some query ids, for a message."""
+    """The first three query ids, for a message."""
     first = list(query_ids)
     return ", ".join([*first[:3], *["…"] * (len(first) > 3)]) or "none"
 
@@ -150,10 +166,10 @@ def _check_names(path: str | Path, *names: str) -> None:
 
 @contextlib.contextmanager
 def new_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """A file to write, which takes its place when the block ends; gzipped where the name ends in .gz."""
+    """Yields a file to write, gzipped if the name ends in .gz; it replaces `path` when the block ends."""
     with atomic_write(path) as tmp, tmp.open("wb") as file, contextlib.ExitStack() as stack:
         out: Any = file
-        if str(path).endswith(".gz"):  # no name and no time inside: the same run is the same bytes
+        if str(path).endswith(".gz"):  # without a name and a time inside, equal runs have equal bytes
             out = stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
         yield out
 

@@ -7,13 +7,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 Run = dict[str, dict[str, float]]
-"""query_id -> doc_id -> score, as pytrec_eval takes it."""
+"""query_id -> doc_id -> score, the format of pytrec_eval."""
 
 Qrels = dict[str, dict[str, int]]
 """query_id -> doc_id -> relevance."""
 
 Judgments = Mapping[str, dict[str, int]]
-"""As Qrels; the dictionary of a query may be made when it is asked for."""
+"""A Qrels whose dictionaries may be created on access."""
 
 Measurements = dict[str, dict[str, float]]
 """measure -> query_id -> value."""
@@ -34,7 +34,7 @@ class Document(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Title and body, as they are indexed and as models read them.
+        """Title and body joined by a space, for the index and for models.
 
         >>> Document("d1", "On wings", "Lift and drag.").text
         'On wings Lift and drag.'
@@ -43,29 +43,29 @@ class Document(NamedTuple):
 
 
 class Marked(NamedTuple):
-    """A text and the begin and end of each of its marked words, in characters: in order, none over another."""
+    """A text and the begin and end, in characters, of each marked word, in order and without overlaps."""
 
     text: str
     marks: tuple[tuple[int, int], ...] = ()
 
     def parts(self) -> list[tuple[str, bool]]:
-        """The text in parts, each with whether it is marked.
+        """The text cut at the marks: pieces, each with whether it is marked.
 
         >>> Marked("the cat sleeps", ((4, 7),)).parts()
         [('the ', False), ('cat', True), (' sleeps', False)]
         """
         ends = [0, *(place for mark in self.marks for place in mark), len(self.text)]
-        parts = [(self.text[begin:end], bool(number % 2)) for number, (begin, end) in enumerate(pairwise(ends))]
-        return [part for part in parts if part[0]]
+        pieces = [(self.text[begin:end], bool(number % 2)) for number, (begin, end) in enumerate(pairwise(ends))]
+        return [piece for piece in pieces if piece[0]]
 
 
 class Hit(NamedTuple):
-    """A document that a search has found: its rank, from 1, and score.
+    """A document found by a search, with its rank, from 1, and score.
 
-    `snippet` is a part of the text; the words of the query are marked in it and in `title`. `stages` are the rank and
-    the score that each stage of the pipeline gives the document, of those that have it. `text` is the whole text after
-    the title; the passage of which the snippet is a part is marked in it. `matches` are, of a search that explains
-    itself by late interaction, words of the query, each with the most similar word of the document.
+    `snippet` is a piece of the text; the words of the query are marked in it and in `title`. `stages` has the rank and
+    the score of the document in each stage that ranks it. `text` is the whole text after the title, with the passage of
+    the snippet marked. `matches`, in a search explained by late interaction, pairs words of the query with the most
+    similar word of the document.
     """
 
     doc_id: str
@@ -80,11 +80,11 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True)
 class Candidates:
-    """The documents that the first stage retrieved for one query, or a list to train on.
+    """The documents that the first stage retrieved for one query, or a training list.
 
-    `doc_ids` are in first-stage order. `labels` are their judgments, 0 if a document has none, or a teacher's scores.
-    `first_scores` are their first-stage scores, standardised over all candidates of the query, where a model adds them
-    to its own (`--encoder.first-stage-weight`); () elsewhere.
+    `doc_ids` are in first-stage order. `labels` are judgments, 0 for a document without one, or a teacher's scores.
+    `first_scores` are first-stage scores, standardised over all candidates of the query, for a model that adds them to
+    its own scores (`--encoder.first-stage-weight`); otherwise ().
     """
 
     query_id: str
@@ -95,7 +95,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Fold:
-    """The query ids that train, validate and test one model; no query is in more than one split."""
+    """The training, validation and test queries of one model, by id; no query is in more than one split."""
 
     name: str
     train: tuple[str, ...]
@@ -109,12 +109,12 @@ class Fold:
 
     @property
     def is_final(self) -> bool:
-        """Whether it trains the model to deploy: on all judged queries but those that validate, and it tests none."""
+        """Whether the fold trains the model to deploy: on all but the validation queries, without test queries."""
         return self.name == FINAL
 
 
 class BestPassage(NamedTuple):
-    """A document that a cross-encoder ranks: its index, its score, and where its best passage is in its text."""
+    """A document ranked by a cross-encoder: its index, its score, and the place of its best passage in its text."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index
     score: float

@@ -1,4 +1,4 @@
-"""Collections: queries, judgments and documents, whatever the format they are stored in; one file a format."""
+"""Collections: queries, judgments and documents in any format; one file a format."""
 
 from rerank.data.collections.collection import (
     READERS,

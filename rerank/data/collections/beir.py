@@ -22,12 +22,13 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import kept_hash, remove, short_hash, user_cache
 from rerank.utils.progress import progress
 
-CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
+CORPUS = "corpus.jsonl"
+QUERIES = "queries.jsonl"
 QRELS = "qrels/test.tsv"
 JUDGMENTS = "qrels/*.tsv"
 OFFSET = "offset"  # the column of the store: the first byte of a document's line
-LARGE_CORPUS = 2**26  # bytes of a corpus whose offsets are kept on disk: they take a second and more to find
-LARGE_QRELS = 2**22  # bytes of a file whose judgments are kept in arrays: 8 bytes each, 380 in a dictionary
+LARGE_CORPUS = 2**26  # bytes from which a corpus' offsets are cached on disk: finding them takes a second or more
+LARGE_QRELS = 2**22  # bytes from which judgments are kept in arrays: 8 bytes each instead of 380 in a dictionary
 FILES = {"train": "qrels/train.tsv", "valid": "qrels/dev.tsv", "test": QRELS}
 
 
@@ -35,8 +36,8 @@ FILES = {"train": "qrels/train.tsv", "valid": "qrels/dev.tsv", "test": QRELS}
 class BeirFolder:
     """A collection in a folder; see `Source` for its attributes.
 
-    `id_key`, `title_key` and `text_key` are the keys of a line's JSON object: files with other keys need a reader of a
-    few lines (see CONTRIBUTING.md). Lines need no title. Opening raises UserError if there is no corpus.jsonl; the
+    `id_key`, `title_key` and `text_key` are the keys of a line's JSON object; files with other keys need a subclass of
+    a few lines (see CONTRIBUTING.md). The title is optional. Opening raises UserError if there is no corpus.jsonl; the
     other files are needed only when they are read.
     """
 
@@ -59,27 +60,27 @@ class BeirFolder:
 
     @functools.cached_property
     def judged(self) -> Judged:
-        """All judgments that are used, and the published split: it needs qrels/test.tsv and qrels/train.tsv.
+        """The judgments, and the published split if qrels/test.tsv and qrels/train.tsv exist.
 
-        A note names the files in qrels/ that are not used. Raises UserError for a malformed file, and if all training
-        queries are in another file too.
+        A note names the unused files in qrels/. Raises UserError for a malformed file, and if all training queries are
+        in another file too.
         """
         found = set(self._folder.glob(JUDGMENTS))
         if not found:
             return Judged({})
         self._check_files(QRELS)
         published = (self._folder / FILES["train"]).is_file()
-        files = {part: self._folder / name for part, name in FILES.items() if published or part == "test"}
-        parts = {part: _read_qrels(file) for part, file in files.items() if file.is_file()}
+        files = {split: self._folder / name for split, name in FILES.items() if published or split == "test"}
+        splits = {split: _read_qrels(file) for split, file in files.items() if file.is_file()}
         unused = sorted(file.name for file in found.difference(files.values()))
         why = "" if published else f"; a published split needs {FILES['train']} beside {QRELS}"
         note = f"{self.source}: in qrels/, {', '.join(unused)} {'is' if len(unused) == 1 else 'are'} not used{why}"
         notes = (note,) if unused else ()
-        return merge_splits(parts, self.source, *notes) if published else Judged(parts["test"], notes=notes)
+        return merge_splits(splits, self.source, *notes) if published else Judged(splits["test"], notes=notes)
 
     @functools.cached_property
     def queries(self) -> dict[str, str]:
-        """As `read_queries`; raises UserError for a judged query that is not in queries.jsonl, too."""
+        """The queries of queries.jsonl, by `read_queries`; raises UserError if a judged query is not among them."""
         self._check_files(QUERIES)
         path = self._folder / QUERIES
         queries = read_queries(path, self.id_key, self.text_key)
@@ -91,9 +92,9 @@ class BeirFolder:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """A hash of corpus.jsonl, kept while the size and time of a large one stay (see `kept_hash`)."""
-        parts = () if self._keys == ("_id", "title", "text") else self._keys
-        return short_hash("beir", kept_hash(self._corpus), *parts)
+        """A hash of corpus.jsonl and its keys; the hash of a large file is cached (see `kept_hash`)."""
+        keys = () if self._keys == ("_id", "title", "text") else self._keys
+        return short_hash("beir", kept_hash(self._corpus), *keys)
 
     def expect_judgments(self) -> None:
         self._check_files(CORPUS, QUERIES, QRELS)
@@ -103,7 +104,7 @@ class BeirFolder:
             return sum(1 for _ in lines)
 
     def documents(self) -> Iterator[Document]:
-        _ = self._offsets  # finds an id that occurs twice; a set of all ids of a large file would fill the memory
+        _ = self._offsets  # raises an error for a repeated id; a set of all ids of a large file needs too much memory
         yield from (document for _, _, document in self._records())
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
@@ -128,7 +129,7 @@ class BeirFolder:
 
     @functools.cached_property
     def _offsets(self) -> Callable[[Sequence[str]], np.ndarray]:
-        """Gives the first bytes of the lines of documents; raises KeyError for a document that is not there."""
+        """Maps ids to the first bytes of the documents' lines; raises KeyError for an unknown document."""
         if self._corpus.stat().st_size >= LARGE_CORPUS:
             store = self._open_offsets()
             offsets, rows = store.values[OFFSET], store.ids
@@ -150,9 +151,9 @@ class BeirFolder:
         status, cache = self._corpus.stat(), user_cache("offsets")
         name = short_hash(self._corpus.resolve(), *self._keys)
         folder = cache / f"{name}-{short_hash(status.st_size, status.st_mtime_ns)}"
-        for before in cache.glob(f"{name}-*"):  # of the same file before it changed
-            if before != folder:
-                remove(before)
+        for other in cache.glob(f"{name}-*"):  # caches of earlier versions of the file
+            if other != folder:
+                remove(other)
         try:
             return open_store(folder, "offsets", {OFFSET: np.int64}, fill)
         except RepeatedIdError as error:
@@ -160,7 +161,7 @@ class BeirFolder:
             raise _repeated(place, doc_id) from None
 
     def _lines(self) -> Iterator[tuple[str, int, str]]:
-        """Of each document the place as file:line, the first byte of its line, and its id."""
+        """Yields the place as file:line, the first byte of the line, and the id of each document."""
         for place, offset, document in progress(self._records(), self.count(), f"indexing {CORPUS}"):
             yield place, offset, document.doc_id
 
@@ -196,7 +197,7 @@ class BeirFolder:
 
     def _document(self, record: dict[str, Any], place: str) -> Document:
         doc_id, text = text_under(record, self.id_key, place), text_under(record, self.text_key, place)
-        # Some corpora have no title.
+        # Some corpora have no titles.
         title = "" if record.get(self.title_key) is None else text_under(record, self.title_key, place)
         check_id(doc_id, place, f"the {self.id_key}")
         return Document(intern(doc_id), title, text)

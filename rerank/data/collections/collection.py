@@ -1,4 +1,4 @@
-"""Collections: queries, judgments and documents, whatever the format they are stored in, and the readers of formats."""
+"""Collections: queries, judgments and documents in any format, and the readers of the formats."""
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,14 +16,14 @@ from rerank.utils.registry import Registry
 
 
 class Documents(Protocol):
-    """Documents, read when they are asked for.
+    """Documents that are read on access.
 
     All methods raise UserError if the documents are missing, malformed or cannot be downloaded.
     """
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the texts of the documents: it names the caches that are made from them."""
+        """Identifies the texts of the documents, and names the caches that are derived from them."""
 
     @property
     def has_documents(self) -> bool:
@@ -31,27 +31,27 @@ class Documents(Protocol):
 
     @property
     def found_at_once(self) -> bool:
-        """Whether a document is found without a download, and without a store that is built first."""
+        """Whether finding a document needs neither a download nor building a store."""
 
     def count(self) -> int:
-        """The number of documents, about; 0 if unknown."""
+        """The approximate number of documents; 0 if unknown."""
 
     def documents(self) -> Iterator[Document]:
-        """Every document. Raises UserError for an id that occurs twice."""
+        """Yields all documents. Raises UserError for an id that occurs twice."""
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
-        """These documents, in the order asked. Raises UserError for an unknown id."""
+        """Yields the documents with these ids, in this order. Raises UserError for an unknown id."""
 
     def known(self, doc_ids: Iterable[str]) -> set[str]:
-        """Those of the ids that have a document."""
+        """The ids that have a document."""
 
 
 class Source(Documents, Protocol):
-    """Documents with queries and judgments; each part is read when it is first used, and raises UserError likewise."""
+    """Documents with queries and judgments, which are read on first use and raise UserError as the documents do."""
 
     @property
     def source(self) -> str:
-        """What the user wrote: a folder or an id."""
+        """The folder or id that the user gave."""
 
     @property
     def name(self) -> str:
@@ -59,14 +59,14 @@ class Source(Documents, Protocol):
 
     @property
     def queries(self) -> dict[str, str]:
-        """query_id to text, of every query, judged or not; the title, for TREC topics."""
+        """query_id -> text of all queries, judged or not; the text of a TREC topic is its title."""
 
     @property
     def judged(self) -> Judged:
         """The judgments, the official folds or the published split, and notes; `Judged({})` without judgments."""
 
     def expect_judgments(self) -> None:
-        """Raises UserError, which names what is missing, if there are no judgments."""
+        """Raises UserError, which names the missing files, if there are no judgments."""
 
 
 class Reader(Protocol):
@@ -74,7 +74,7 @@ class Reader(Protocol):
 
     @classmethod
     def matches(cls, source: str) -> bool:
-        """Whether this reader opens the source: must be quick."""
+        """Whether this reader opens the source; must be fast."""
 
     def __call__(self, source: str) -> Source:
         """Opens the source; raises UserError if it cannot be opened."""
@@ -83,11 +83,11 @@ class Reader(Protocol):
 AnyReader = TypeVar("AnyReader", bound=Reader)
 READERS: Registry[Reader] = Registry("reader")
 FORMATS: tuple[Reader, ...] = (BeirFolder, IrDataset)
-"""The readers that are asked last, in this order."""
+"""The readers that are tried last, in this order."""
 
 
 def register(reader: AnyReader) -> AnyReader:
-    """Makes `open_source` ask this reader before all others; a class decorator.
+    """Class decorator: `open_source` tries this reader before all others.
 
     >>> @register
     ... class Tiny:
@@ -103,7 +103,7 @@ def register(reader: AnyReader) -> AnyReader:
 
 
 def open_source(source: str) -> Source:
-    """Opens a source by the first reader that `matches` it; raises UserError if none does."""
+    """Opens a source with the first reader that `matches` it; raises UserError if no reader does."""
     readers: list[Reader] = [*reversed(list(READERS.values())), *FORMATS]
     for reader in readers:
         if reader.matches(source):
@@ -117,7 +117,19 @@ def open_source(source: str) -> Source:
 
 @dataclass(frozen=True)
 class Collection:
-    """A source whose queries `queries_file` replaces, and whose documents `texts`, such as those of a Lucene index."""
+    """Queries, judgments and documents, made by `open_collection`.
+
+    `queries_file` replaces the queries of `origin`. `texts`, such as the texts of a Lucene index, replaces its
+    documents.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from rerank.data.demo import make_collection
+    >>> with TemporaryDirectory() as folder:
+    ...     make_collection(Path(folder) / "towns")
+    ...     collection = open_collection(Path(folder, "towns").as_posix())
+    ...     collection.name, len(collection.queries), sum(1 for _ in collection.documents())
+    ('towns', 300, 6000)
+    """
 
     origin: Source
     queries_file: str = ""
@@ -173,22 +185,30 @@ class Collection:
 
 
 def open_collection(source: str, queries: str | Path = "") -> Collection:
-    """Opens a collection and reads nothing yet; `queries` is a file that replaces the collection's queries.
+    """Opens a collection; its files are read on first use. `queries` is a file that replaces the collection's queries.
 
     Raises UserError if no reader opens the source.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "corpus.jsonl").write_text('{"_id": "d1", "title": "Wings", "text": "Lift and drag."}')
+    ...     _ = Path(folder, "queries.jsonl").write_text('{"_id": "q1", "text": "drag"}')
+    ...     collection = open_collection(folder)
+    ...     collection.queries, [document.text for document in collection.get(["d1"])]
+    ({'q1': 'drag'}, ['Wings Lift and drag.'])
     """
     return Collection(open_source(source), str(queries))
 
 
 def queries_to_search(collection: Collection) -> dict[str, str]:
-    """The queries that a first stage retrieves for: those of an experiment, or all of a file of queries."""
+    """The queries for the first stage: all queries of `queries_file`, or else the queries of an experiment."""
     return collection.queries if collection.queries_file else queries_to_train(collection)
 
 
 def queries_to_train(collection: Collection) -> dict[str, str]:
-    """The queries of an experiment: those judged or in an official fold; every query of a collection without judgments.
+    """The queries of an experiment: judged queries and queries of official folds; without judgments, all queries.
 
-    Raises UserError if a file of queries does not have all of them.
+    Raises UserError if the file of queries lacks one of them.
     """
     if not collection.qrels:
         return collection.queries

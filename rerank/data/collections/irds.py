@@ -1,6 +1,6 @@
-"""The collections that ir_datasets knows (MacAvaney et al., "Simplified Data Wrangling with ir_datasets", 2021).
+"""The collections of ir_datasets (MacAvaney et al., "Simplified Data Wrangling with ir_datasets", 2021).
 
-ir_datasets takes half a second to import, so only `library` imports it.
+Importing ir_datasets takes half a second, so only `library` imports it.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from rerank.utils.progress import quiet
 DOCUMENTS_AT_ONCE = 256
 PARTS = {"documents": "has_docs", "queries": "has_queries", "qrels": "has_qrels"}
 ENDS = {"train": ("train", "training"), "valid": ("dev", "valid", "val", "validation"), "test": ("test",)}
-"""How the ids of the parts of a split end."""
+"""Split -> possible ends of its id."""
 
 
 def library() -> Any:
@@ -37,8 +37,8 @@ def library() -> Any:
 class IrDataset:
     """A collection of ir_datasets by its id; see `Source` for its attributes.
 
-    An id with a published split has the queries of its parts: beir/fiqa those of its /train, /dev and /test. Opening
-    raises UserError if ir_datasets has no such id or no documents for it.
+    An id with a published split has the queries of all its splits: beir/fiqa has those of beir/fiqa/train, /dev and
+    /test. Opening raises UserError if ir_datasets has no such id or no documents for it.
     """
 
     source: str
@@ -52,7 +52,7 @@ class IrDataset:
 
     @classmethod
     def matches(cls, source: str) -> bool:
-        """Whether the source may be an id: neither a path nor below a folder, unless ir_datasets knows it."""
+        """Whether the source may be an id: it does not look like a path, or ir_datasets knows it."""
         if source.startswith(("/", ".", "~")) or Path(source).exists():
             return False
         folder, *below = Path(source).parts
@@ -70,11 +70,11 @@ class IrDataset:
 
     @functools.cached_property
     def judged(self) -> Judged:
-        """Their folds are the published split, or the subsets fold1, fold2, … below the id."""
+        """The judgments, with the published split or the subsets fold1, fold2, … of the id as folds."""
         if self._split:
             tested, parent = self._split["test"], f"{self.source}/test"
             notes = [f"{self.source}: no judged queries in {parent}, so those of {tested} test"] * (tested != parent)
-            return merge_splits({part: _read_qrels(id_) for part, id_ in self._split.items()}, self.source, *notes)
+            return merge_splits({split: _read_qrels(id_) for split, id_ in self._split.items()}, self.source, *notes)
         prefix = f"{self.source}/fold"
         ids = [id_ for id_ in sorted(library().registry) if id_.startswith(prefix)]
         folds = official_folds([(id_.removeprefix(prefix), _read_queries(id_)) for id_ in ids]) if ids else []
@@ -82,12 +82,12 @@ class IrDataset:
 
     @functools.cached_property
     def _split(self) -> dict[str, str]:
-        """The ids with the training, test and, if there are any, validation queries; {} without a published split."""
+        """Split -> id of the training, test and optional validation queries; {} without a published split."""
         registry, ids = library().registry, dict[str, str]()
-        for part, ends in ENDS.items():
+        for split, ends in ENDS.items():
             below = [f"{self.source}/{end}" for end in ends if f"{self.source}/{end}" in registry]
             if judged := [id_ for id_ in below if _has(registry[id_], "queries", "qrels")]:
-                ids[part] = judged[0]
+                ids[split] = judged[0]
         if "test" not in ids and "valid" in ids:
             ids["test"] = ids.pop("valid")
         return ids if {"train", "test"} <= ids.keys() else {}
@@ -116,12 +116,12 @@ class IrDataset:
         self._check_documents()
         with _error_in_one_line(self.source, "docs"):
             left = iter(library().load(self.source).docs_iter())
-        while True:  # nothing of ir_datasets is changed while the caller has a document
+        while True:  # ir_datasets' logger is quiet only while documents are read, not while the caller uses them
             with _error_in_one_line(self.source, "docs"):
-                some = [_document(doc) for doc in islice(left, DOCUMENTS_AT_ONCE)]
-            if not some:
+                documents = [_document(doc) for doc in islice(left, DOCUMENTS_AT_ONCE)]
+            if not documents:
                 return
-            yield from some
+            yield from documents
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
         self._check_documents()
@@ -143,11 +143,11 @@ class IrDataset:
             return set(self._handler.docs_store().get_many(list(doc_ids)))
 
     def parse_sgml(self, doc_id: str, sgml: str) -> Document:
-        """The document whose SGML a Lucene index stores, as Anserini's TrecCollection makes it.
+        """The document of the SGML that Anserini's TrecCollection stores in a Lucene index.
 
-        ir_datasets' own parser reads it, so the text is `default_text()` of the same document, but for the title of an
-        FBIS document: Anserini keeps TEXT, HEADLINE, TITLE, HL, HEAD, TTL, DD, DATE, LP and LEADPARA, and it is in H3.
-        Raises UserError if the collection is not SGML.
+        ir_datasets' own parser reads the SGML, so the text equals `default_text()` of the same document, except that
+        FBIS documents lose their title: it is in H3, and Anserini keeps only TEXT, HEADLINE, TITLE, HL, HEAD, TTL, DD,
+        DATE, LP and LEADPARA. Raises UserError if the collection is not SGML.
         """
         parse = getattr(self._handler, "_parser", None)
         if parse is None:
@@ -160,7 +160,7 @@ class IrDataset:
         return library().load(self.source).docs_handler()
 
     def _check_parts(self, *expected: str) -> None:
-        """Raises UserError if the id comes without documents, queries or qrels."""
+        """Raises UserError if the id lacks one of the `expected` "documents", "queries" and "qrels"."""
         registry = library().registry
         if missing := [part for part in expected if not _has(registry[self.source], part)]:
             below = [name for name in registry if name.startswith(f"{self.source}/")]
@@ -177,7 +177,7 @@ class IrDataset:
 
 
 class _Document(Document):
-    """A document whose text is ir_datasets' default text: not every collection joins title and body by a space."""
+    """A document with ir_datasets' default text: not every collection joins title and body by a space."""
 
     default_text: str
 
@@ -187,7 +187,7 @@ class _Document(Document):
 
 
 def _document(doc: Any, doc_id: str = "") -> Document:
-    """Title and body are set apart if the default text begins with the title; else the title is ""."""
+    """Converts a document; it has a separate title only if its default text begins with the title."""
     text = doc.default_text()
     title, body = (getattr(doc, "title", None) or "").strip(), text.strip()
     if title and body.startswith(title):
@@ -217,10 +217,10 @@ def _read_qrels(source: str) -> Qrels:
 
 
 def _missing_documents(handler: Any) -> str:  # reads private attributes: the message says less if they are renamed
-    """What must be put where, if the documents come from their owner alone and are not on this machine; else ""."""
+    """The expected files, if only the owner distributes the documents and they are not on this machine; else ""."""
     util, download = library().util, getattr(handler, "_docs_dlc", None)
     if not isinstance(download, util.Download) or not all(isinstance(m, util.LocalDownload) for m in download.mirrors):
-        return ""  # it can be downloaded
+        return ""  # the documents can be downloaded
     built = getattr(handler.docs_store(), "built", None)
     place = Path(download.path(force=False))
     globs, number = getattr(handler, "_path_globs", None), getattr(handler, "_expected_file_count", None)
@@ -230,8 +230,8 @@ def _missing_documents(handler: Any) -> str:  # reads private attributes: the me
 
 @contextlib.contextmanager
 def _error_in_one_line(source: str, part: str) -> Iterator[None]:
-    """Raises UserError if ir_datasets cannot read "docs", "queries" or "qrels"; within the block it logs nothing."""
-    library().log.easy().logger()  # makes the logger, with a level and a handler of its own
+    """Raises UserError if ir_datasets cannot read "docs", "queries" or "qrels"; its logger is quiet in the block."""
+    library().log.easy().logger()  # creates ir_datasets' logger, with its own level and handler
     try:
         with quiet("ir_datasets", level=logging.CRITICAL):
             yield
@@ -246,7 +246,7 @@ def _error_in_one_line(source: str, part: str) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    if len(error.args) == 2 and isinstance(error.args[1], list):  # one error for each mirror that was tried
+    if len(error.args) == 2 and isinstance(error.args[1], list):  # one error per mirror
         error = error.args[1][-1][1]
     if type(error).__module__.startswith("requests"):
         return f"the download failed ({type(error).__name__}: no network?)"

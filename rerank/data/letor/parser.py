@@ -12,18 +12,18 @@ from rerank.data.arrow import BLANKS, read_columns
 LINE = "label qid:QUERY index:value … # docid = DOCUMENT"
 LABEL = re.compile(rb"[-+]?[0-9]{1,9}(?:\.0*)?")
 DOC_ID = re.compile(rb"\bdocid *= *([^ \0]*)")
-LARGEST_INDEX = 9_999  # rows are stored dense: this one is 40 kB
-LONGEST_ID = 1_000  # bytes: all document ids of a file are stored with as many as its longest
+LARGEST_INDEX = 9_999  # rows are stored dense, and a row with this index takes 40 kB
+LONGEST_ID = 1_000  # bytes; every document id of a file is stored with the bytes of the longest one
 FEATURES = f"index:value with indices from 0 to {LARGEST_INDEX:,} that rise and finite values (float32)"
 SHOWN = 60  # bytes of an invalid line in a message
 
 
 class Lines(NamedTuple):
-    """The contents of some lines; a row is a line with a document, which blank and comment lines do not have.
+    """The contents of some lines; a row is a line with a document, not a blank or comment line.
 
-    length: lines; numbers, labels: (rows,) int32, a row's line from 0 and its label; queries: the first row and the id
-    of each query in turn; doc_ids: one for each row, b"" if it has none; sizes: (rows,) int32, the number of features
-    of a row; features, values: (values,) int16 and float32, row by row, each feature's index and value.
+    length: number of lines; numbers, labels: (rows,) int32, line number from 0 and label of a row; queries: first row
+    and id of each query, in order; doc_ids: one per row, b"" for a row without one; sizes: (rows,) int32, number of
+    features of a row; features, values: (values,) int16 and float32, index and value of each feature, row by row.
     """
 
     length: int
@@ -49,14 +49,14 @@ def parse(text: bytes) -> Lines | LineError:
     lines = text.translate(BLANKS).removesuffix(b"\n").split(b"\n")
     try:
         return _read(lines)
-    except ValueError:  # some lines are valid together if each of them is
+    except ValueError:  # lines are valid together if each line is valid, so bisection finds the first error
         number = bisect_left(range(1, len(lines)), True, key=lambda count: _error(lines[:count]) != "")
         got = lines[number][:SHOWN].decode(errors="backslashreplace")
         return LineError(number, f"{_error([lines[number]])}, as in `{LINE}`", repr(got))
 
 
 def _error(lines: list[bytes]) -> str:
-    """What is expected where the lines are invalid; "" if they are valid."""
+    """The expected text at the first error; "" if the lines are valid."""
     try:
         _read(lines)
     except UnicodeDecodeError:
@@ -90,7 +90,7 @@ def _read(lines: list[bytes]) -> Lines:
         doc_ids.append(match[1] if match else b"")
     if not all(query.startswith(b"qid:") and len(query) > 4 for _, query in queries):
         raise ValueError("qid:QUERY after the label")
-    b"\n".join(doc_ids).decode()  # all at once: are they UTF-8?
+    b"\n".join(doc_ids).decode()  # raises UnicodeDecodeError unless all are UTF-8
     if not all(map(LABEL.fullmatch, set(labels))):
         raise ValueError("a whole number of at most 9 digits as label")
     known = {label: int(label.partition(b".")[0]) for label in set(labels)}
@@ -110,7 +110,7 @@ def _read(lines: list[bytes]) -> Lines:
 
 
 def _pairs(features: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """`index:value index:value …` as a CSV file of two columns, which pyarrow reads several times faster than numpy."""
+    """Parses `index:value index:value …` as CSV with pyarrow, which is several times faster than numpy."""
     if b"  " in features or features[:1] == b" " or features[-1:] == b" ":
         features = b" ".join(features.split())
     if not features:

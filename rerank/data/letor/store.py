@@ -1,4 +1,4 @@
-"""The store of a fold of feature vectors: its text files, parsed once into arrays that are memory-mapped."""
+"""The store of a fold of feature vectors: text files, parsed once into memory-mapped arrays."""
 
 import json
 import tempfile
@@ -23,22 +23,25 @@ from rerank.utils.json_files import read_json
 from rerank.utils.parallel import ordered_map
 from rerank.utils.progress import progress
 
-FORMAT = 6  # changes when the files of a store change
-BLOCK = 4 * 2**20  # bytes of text that are parsed at a time
-LONGEST_LINE = 4 * 2**20
-VALUES_AT_A_TIME = 2**22
+FORMAT = 6  # increases when the format of a store's files changes
+BLOCK = 4 * 2**20  # bytes of text that are parsed at once
+LONGEST_LINE = 4 * 2**20  # bytes
+VALUES_AT_ONCE = 2**22  # values of a dense block of rows
 FACTS = "facts.json"
-FEATURES, LABELS, DOC_IDS = "features", "labels", "doc_ids"
-COLUMNS = {FEATURES: np.float32, LABELS: np.int32, DOC_IDS: np.uint8}  # of a query; all ids are as long as the longest
+FEATURES = "features"
+LABELS = "labels"
+DOC_IDS = "doc_ids"
+COLUMNS = {FEATURES: np.float32, LABELS: np.int32, DOC_IDS: np.uint8}
+"""The columns of an item, which is a query; all document ids are padded to the longest."""
 
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """Queries with the feature vectors of their documents; a query's documents are together.
+    """Queries with the feature vectors of their documents; the documents of a query are consecutive.
 
     features: (documents, features) float32; labels: (documents,) int32; starts, stops: (queries,) int64, query q has
-    the documents starts[q]:stops[q]; query_ids: one for each query. ids: (documents,) bytes, empty for a document
-    without an id. Features, labels and ids are memory-mapped.
+    the documents starts[q]:stops[q]; query_ids: one per query; ids: (documents,) bytes, empty for a document without an
+    id. Features, labels and ids are memory-mapped.
     """
 
     features: np.ndarray
@@ -49,27 +52,27 @@ class FeatureSet:
     ids: np.ndarray
 
     def doc_ids(self, query: int) -> tuple[str, ...]:
-        """The ids of a query's documents, in their order; a document i without an id, from 0, gets `query_id-i`."""
+        """The ids of a query's documents, in their order; document i (from 0) without an id gets `query_id-i`."""
         start, stop = int(self.starts[query]), int(self.stops[query])
         ids = enumerate(self.ids[start:stop].tolist())
         return tuple(doc_id.decode() or f"{self.query_ids[query]}-{i}" for i, doc_id in ids)
 
     def qrels(self) -> Qrels:
-        """The labels of the documents, by query."""
+        """query_id -> doc_id -> label."""
         return {
             query_id: dict(zip(self.doc_ids(query), self.labels[start:stop].tolist(), strict=True))
             for query, (query_id, start, stop) in enumerate(zip(self.query_ids, self.starts, self.stops, strict=True))
         }
 
     def subset(self, query_ids: Sequence[str]) -> "FeatureSet":
-        """The set of these queries, in this order; no vector is copied. Raises KeyError for an unknown query."""
+        """The set with only these queries, in this order, without copies. Raises KeyError for an unknown query."""
         numbers = {query_id: number for number, query_id in enumerate(self.query_ids)}
         rows = np.array([numbers[query_id] for query_id in query_ids], dtype=np.int64)
         return replace(self, starts=self.starts[rows], stops=self.stops[rows], query_ids=tuple(query_ids))
 
 
 class Store(NamedTuple):
-    """The queries of all files of a fold, the query ids of each part in turn, and the SHA-256 of each file by name."""
+    """The queries of all files of a fold, the query ids by split, and the SHA-256 by file name."""
 
     features: FeatureSet
     query_ids: dict[str, tuple[str, ...]]
@@ -77,10 +80,10 @@ class Store(NamedTuple):
 
 
 def open_store(files: Mapping[str, Path], cache: Path) -> Store:
-    """The store of a fold's files, by part, under `cache`; parses them if they are new or have another size or time.
+    """Opens the store of a fold's files, split -> file, under `cache`; parses them if they are new or have changed.
 
-    Raises UserError for a file that cannot be read or is malformed, for a document that a query has twice, and for a
-    damaged store.
+    Raises UserError for a file that cannot be read or is malformed, a document that a query has twice, and a damaged
+    store.
     """
     stamps = [(file.resolve(), file.stat().st_size, file.stat().st_mtime_ns) for file in files.values()]
     folder = cache / f"letor-{short_hash(FORMAT, *stamps)}"
@@ -90,19 +93,19 @@ def open_store(files: Mapping[str, Path], cache: Path) -> Store:
     features = made.values[FEATURES].reshape(len(labels), -1)
     doc_ids = made.values[DOC_IDS].view(f"S{len(made.values[DOC_IDS]) // len(labels)}")
     left = iter(queries)
-    query_ids = {part: tuple(islice(left, count)) for part, count in facts["queries"].items()}
+    query_ids = {split: tuple(islice(left, count)) for split, count in facts["queries"].items()}
     return Store(FeatureSet(features, labels, ends[:-1], ends[1:], queries, doc_ids), query_ids, facts["checksums"])
 
 
 def _fill(writer: StoreWriter, files: Mapping[str, Path]) -> None:
-    """Adds the queries of all files: their features, 0 where a line has none, labels and document ids.
+    """Adds the queries of all files: features, 0 if a line lacks a feature, labels and document ids.
 
-    The features are numbered from 0 if a document has feature 0, else from 1. Raises UserError with file and line for
-    malformed text, and for a file without a document or a feature.
+    The features are numbered from 0 if a document has feature 0, otherwise from 1. Raises UserError with file and line
+    for malformed text, and for a file without a document or a feature.
     """
     with tempfile.TemporaryFile(dir=writer.folder) as blocks:
         documents = _Documents(blocks)
-        counts = {part: len(documents.read(path)) for part, path in files.items()}
+        counts = {split: len(documents.read(path)) for split, path in files.items()}
         blocks.seek(0)
         labels, doc_ids = np.concatenate(documents.labels), np.concatenate(documents.doc_ids)
         rows, bounds = _rows(blocks, documents), pairwise([*documents.starts, documents.rows])
@@ -116,7 +119,7 @@ def _fill(writer: StoreWriter, files: Mapping[str, Path]) -> None:
 
 
 def _check_once(files: Mapping[str, Path], query_id: str, doc_ids: np.ndarray) -> None:
-    """Raises UserError for a document that a query has twice: no run can hold both."""
+    """Raises UserError for a document that a query has twice, because a run cannot hold both."""
     if doc_ids.any():
         names = (doc_id.decode() or f"{query_id}-{place}" for place, doc_id in enumerate(doc_ids.tolist()))
         ((name, count),) = Counter(names).most_common(1)
@@ -128,13 +131,13 @@ def _check_once(files: Mapping[str, Path], query_id: str, doc_ids: np.ndarray) -
 class _Documents:
     """The documents of the files read so far; their features are in `file`, block by block.
 
-    How many features a row needs is known at the end: those of a block are from 0 to its largest one. `first_lines` has
-    the place of the first document of each query.
+    The rows of a block have the features from 0 to the block's largest one; the width of all rows is known at the end.
+    `first_lines` maps each query to the place of its first document.
     """
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
-        self.blocks: list[tuple[int, int]] = []  # rows and width of each
+        self.blocks: list[tuple[int, int]] = []  # rows and width of each block
         self.labels: list[np.ndarray] = []
         self.doc_ids: list[np.ndarray] = []
         self.starts: list[int] = []
@@ -164,7 +167,7 @@ class _Documents:
             if query_id != self.query:
                 self._begin(query_id, self.rows + row, path, number + int(lines.numbers[row]) + 1)
         rows, width = len(lines.labels), int(lines.features.max(initial=-1)) + 1
-        places, step = np.repeat(np.arange(rows), lines.sizes), VALUES_AT_A_TIME // max(1, width)
+        places, step = np.repeat(np.arange(rows), lines.sizes), VALUES_AT_ONCE // max(1, width)
         for first in range(0, rows, step):
             size = min(step, rows - first)
             begin, end = np.searchsorted(places, (first, first + size))
@@ -192,7 +195,7 @@ class _Documents:
 
 
 def _rows(blocks: BinaryIO, documents: _Documents) -> Iterator[np.ndarray]:
-    """The features of each document, 0 where its line has none."""
+    """Yields the features of each document, 0 if its line lacks a feature."""
     first, width = documents.first_feature, documents.width
     for rows, own in documents.blocks:
         features = np.frombuffer(blocks.read(4 * rows * own), np.float32).reshape(rows, own)
