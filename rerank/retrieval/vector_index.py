@@ -1,8 +1,8 @@
-"""An index of many vectors, by faiss: it finds nearly all of those most similar to a query's in a part of them.
+"""An approximate index of many vectors, by faiss: a search reads only some of them, and finds nearly all of the best.
 
-The vectors are in lists, each around a centre (k-means), with a byte for each number. A search reads the lists whose
-centres are the most similar to the query. Jégou, Douze and Schmid,
-"Product Quantization for Nearest Neighbor Search", TPAMI 2011; Douze et al., "The Faiss library", 2024.
+The vectors are quantised to a byte per number and grouped in lists around centres (k-means). A search reads the lists
+whose centres are most similar to the query. Jégou, Douze and Schmid, "Product Quantization for Nearest Neighbor
+Search", TPAMI 2011; Douze et al., "The Faiss library", 2024.
 """
 
 import math
@@ -24,15 +24,19 @@ from rerank.utils.progress import log, progress
 
 INDEX = "lists.faiss"
 LISTS_PER_ROOT = 2
-"""Lists, times the root of the number of vectors: 2,000 for a million."""
-LEARNED_FROM, ROUNDS = 40, 8
-"""Vectors for each list that its centre is learned from, and the rounds of k-means."""
+"""Number of lists, as a multiple of the root of the number of vectors: 2,000 for a million vectors."""
+LEARNED_FROM = 40
+"""Training vectors of k-means per list."""
+ROUNDS = 8
+"""Iterations of k-means."""
 VECTORS_AT_ONCE = 2**16
+"""Vectors that are added to the index at once."""
 SECONDS_BETWEEN_SAVES = 60.0
+"""Work that an interrupt loses."""
 FEWEST_READ = 64
-"""Lists that a search reads, at least."""
+"""Smallest number of lists that a search reads."""
 SHARE_READ = 32
-"""One of so many lists is read if those are more."""
+"""A search reads 1 / SHARE_READ of the lists, if that is more than FEWEST_READ."""
 
 VectorIndex = Any
 """faiss' index of lists, memory-mapped."""
@@ -41,26 +45,26 @@ VectorIndex = Any
 def search_index(
     queries: Mapping[str, np.ndarray], documents: EmbeddingStore, depth: int, index: VectorIndex
 ) -> Iterator[tuple[str, dict[str, float]]]:
-    """As `search_exactly`, among the passages that the index finds: their scores are exact."""
+    """Does what `search_exactly` does, but only among the passages that the index finds; the scores are exact."""
     passages = depth * -(-len(documents.vectors) // len(documents))
     for query_id, vector in progress(queries.items(), len(queries), "searching", show=len(queries) > 1):
         query = vector[None].astype(np.float32, copy=False)
-        _, (rows,) = index.search(query, passages)  # -1 for each that the lists do not have
+        _, (rows,) = index.search(query, passages)  # padded with -1
         rows = np.sort(rows[rows >= 0])
         (scores,) = documents.similarity(query, rows)
         yield query_id, best_of(rows, scores, depth, documents)
 
 
 def index_folder(vectors: Path) -> Path:
-    """Where the index of a store of vectors is: beside it."""
+    """The folder of the index of a store of vectors, beside the store."""
     return vectors.with_name(f"{vectors.name}-lists")
 
 
 def open_index(folder: Path, documents: EmbeddingStore) -> VectorIndex:
-    """Opens the index in `folder`, and makes it first if it does not exist.
+    """Opens the index in `folder`, and builds it first if it does not exist.
 
-    The name of the folder identifies the documents and what encodes them. Raises UserError if the index is damaged, or
-    the disk is full, after which the same call goes on where this one was.
+    The name of the folder identifies the documents and the encoder. Raises UserError if the index is damaged or the
+    disk is full; after a full disk the same call resumes.
     """
     import faiss
 
@@ -109,7 +113,7 @@ def _learn_lists(documents: EmbeddingStore) -> Any:
 
 
 def _vectors(documents: EmbeddingStore, rows: slice | np.ndarray) -> np.ndarray:
-    """Some vectors as they are compared."""
+    """The vectors of `rows`, scaled to length 1 for cosine similarity."""
     vectors = np.array(documents.vectors[rows])
     if documents.cosine:
         vectors /= or_one(documents.lengths[rows, None])

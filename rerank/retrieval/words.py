@@ -1,7 +1,7 @@
 """The words of a text as BM25 sees them, and the snippet with the most words of a query, which are marked.
 
-Lucene's analyzer drops stop words and stems the others. Texts repeat their words, so those of a part between two spaces
-are kept: Lucene takes 0.7 ms for an abstract.
+Lucene's analyzer drops stop words and stems the other words. It takes 0.7 ms for an abstract, so the words of each
+token, the text between two spaces, are cached.
 """
 
 import bisect
@@ -17,15 +17,16 @@ from rerank.data.types import Marked
 from rerank.retrieval.java import calling_java, java_class, java_error_in_one_line
 
 SPLIT_BY_CONTEXT = ("ja", "th")
-"""Languages in which a part's words depend on what stands before and after it."""
+"""Languages in which the words of a token depend on its context."""
 MOST_KEPT = 100_000
+"""Largest number of cached tokens of a language."""
 ATTRIBUTES = [f"org.apache.lucene.analysis.tokenattributes.{name}Attribute" for name in ("CharTerm", "Offset")]
 LENGTH = 240
-"""Characters of a snippet, at most, without the dots at its ends."""
+"""Largest number of characters of a snippet, without the dots at its ends."""
 
 
 class Word(NamedTuple):
-    """A word of a text: the term that the index has for it, and where it begins and ends, in characters."""
+    """A word of a text: its term in the index, and its begin and end in characters."""
 
     term: str
     begin: int
@@ -33,7 +34,7 @@ class Word(NamedTuple):
 
 
 _kept: defaultdict[str, dict[str, list[Word]]] = defaultdict(dict)
-"""language -> a part of a text without white space that was met -> its words, with places in the part."""
+"""Language -> token without white space -> its words, with places in the token: a cache."""
 
 
 def analyzer_class(language: str) -> str:
@@ -43,9 +44,9 @@ def analyzer_class(language: str) -> str:
 
 @functools.cache
 def open_analyzer(language: str) -> Any:
-    """Lucene's analyzer of a language, which finds, drops and stems words.
+    """Lucene's analyzer of a language, which tokenises a text, drops stop words and stems.
 
-    Raises UserError for an unknown language, and for one that this Java cannot split into words, as some have no Thai.
+    Raises UserError for an unknown language, and for a language that this Java cannot tokenise, for example Thai.
     """
     check_language(language)
     if language == ENGLISH:
@@ -53,23 +54,23 @@ def open_analyzer(language: str) -> Any:
             return java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
     with java_error_in_one_line(f"--collection.language {language}: Lucene cannot use it with this Java"):
         analyzer = java_class(analyzer_class(language))()
-        java_class("io.anserini.analysis.AnalyzerUtils").analyze(analyzer, "word")  # Thai fails only now
+        java_class("io.anserini.analysis.AnalyzerUtils").analyze(analyzer, "word")  # Thai fails only on use
     return analyzer
 
 
 def find_words(text: str, language: str = ENGLISH) -> list[Word]:
     """The words of a text in their order, without the stop words of the language.
 
-    Words may overlap, as the pairs of characters of Chinese do. Raises UserError for an unknown language.
+    Words may overlap, for example the character bigrams of Chinese. Raises UserError for an unknown language.
     """
     if language in SPLIT_BY_CONTEXT:
         return _analysed(text, language)
     kept = _kept[language]
-    parts = [(found.start(), found[0]) for found in re.finditer(r"\S+", text)]
-    known = {part: words for _, part in parts if (words := kept.get(part)) is not None}
-    if missing := list(dict.fromkeys(part for _, part in parts if part not in known)):
-        starts = list(itertools.accumulate((len(part) + 1 for part in missing), initial=0))
-        new: dict[str, list[Word]] = {part: [] for part in missing}
+    tokens = [(found.start(), found[0]) for found in re.finditer(r"\S+", text)]
+    known = {token: words for _, token in tokens if (words := kept.get(token)) is not None}
+    if missing := list(dict.fromkeys(token for _, token in tokens if token not in known)):
+        starts = list(itertools.accumulate((len(token) + 1 for token in missing), initial=0))
+        new: dict[str, list[Word]] = {token: [] for token in missing}
         for term, begin, end in _analysed(" ".join(missing), language):
             number = bisect.bisect_right(starts, begin) - 1
             new[missing[number]].append(Word(term, begin - starts[number], end - starts[number]))
@@ -77,13 +78,13 @@ def find_words(text: str, language: str = ENGLISH) -> list[Word]:
             kept.clear()
         known |= new
         kept |= new
-    return [Word(term, at + begin, at + end) for at, part in parts for term, begin, end in known[part]]
+    return [Word(term, at + begin, at + end) for at, token in tokens for term, begin, end in known[token]]
 
 
 def _analysed(text: str, language: str) -> list[Word]:
-    """The words of a text by Lucene, one call after the other."""
+    """The words of a text by Lucene."""
     found, analyzer = [], open_analyzer(language)
-    from jnius import cast, find_javaclass  # starts Java, which the analyzer has started with its settings
+    from jnius import cast, find_javaclass  # after `open_analyzer`: this import would start Java without our options
 
     with java_error_in_one_line("Lucene cannot split the text into words"):
         places = _places(text)
@@ -100,7 +101,7 @@ def _analysed(text: str, language: str) -> list[Word]:
 
 
 def _places(text: str) -> list[int] | range:
-    """The character at each place of Java's text, in which one above U+FFFF takes two places; ends with the length."""
+    """Place in Java's text -> index of the character; UTF-16 has two places for a character above U+FFFF."""
     if max(text, default="") <= "\uffff":
         return range(len(text) + 1)
     places = [number for number, character in enumerate(text) for _ in range(1 + (character > "\uffff"))]
@@ -108,14 +109,14 @@ def _places(text: str) -> list[int] | range:
 
 
 def snippet(text: str, terms: Collection[str], language: str = ENGLISH, length: int = LENGTH) -> Marked:
-    """The part of at most `length` characters with the most of these terms, in which their words are marked.
+    """The piece of at most `length` characters with the most of these terms, with their words marked.
 
-    `terms` are those of `find_words`. White space becomes single spaces. Where the text goes on, the part begins and
-    ends with a word, and with dots. Raises UserError for an unknown language.
+    `terms` are the terms of `find_words`. White space becomes single spaces. A piece that is cut out of a longer text
+    begins and ends at a word, and has dots. Raises UserError for an unknown language.
     """
     text = " ".join(text.split())
     words = find_words(text, language)
-    begin, end = _place_of_part(text, words, terms, length)
+    begin, end = _place_of_snippet(text, words, terms, length)
     before, after = "… " if begin else "", " …" if end < len(text) else ""
     marks = list[tuple[int, int]]()
     shift = len(before) - begin
@@ -129,8 +130,8 @@ def snippet(text: str, terms: Collection[str], language: str = ENGLISH, length: 
     return Marked(before + text[begin:end] + after, tuple(marks))
 
 
-def _place_of_part(text: str, words: Sequence[Word], terms: Collection[str], length: int) -> tuple[int, int]:
-    """Where the part begins and ends."""
+def _place_of_snippet(text: str, words: Sequence[Word], terms: Collection[str], length: int) -> tuple[int, int]:
+    """Begin and end of the snippet, in characters."""
     if len(text) <= length:
         return 0, len(text)
     if not words:
@@ -145,10 +146,9 @@ def _place_of_part(text: str, words: Sequence[Word], terms: Collection[str], len
 
 
 def _best_window(words: Sequence[Word], terms: Collection[str], length: int) -> tuple[int, int]:
-    """The first and the last word of the part with the most different terms, and of those with the most words.
+    """The first and last word of the window with the most distinct terms; ties prefer more matching words.
 
-    Of several parts it is the first, moved so that the words have as much text before as after. Without any of the
-    terms it is the beginning.
+    Of several windows it takes the first, centred on its matching words. Without a match it is the beginning.
     """
     found = [word.term for word in words if word.term in terms]
     before = list(itertools.accumulate((word.term in terms for word in words), initial=0))
