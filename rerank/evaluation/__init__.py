@@ -1,1 +1,1 @@
-"""Evaluation: runs and judgments to measures, comparisons and fused runs. It does not know files of runs or models."""
+"""Evaluation: measures, comparisons and fusion of runs. Independent of files and models."""

@@ -1,4 +1,4 @@
-"""Compares runs on several measures: `compare` returns a `Comparison` that prints itself as a table."""
+"""Compares runs on several measures: `compare` returns a `Comparison`, which prints as a table."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ from rerank.data.trec import check_common, examples
 from rerank.data.types import Fold, Measurements, Qrels, Run
 from rerank.evaluation.evaluate import evaluate, missing_queries
 from rerank.evaluation.measures import DEFAULT_MEASURES
-from rerank.evaluation.run_comparison import RunComparison, compare_measurements, comparison_table
+from rerank.evaluation.run_comparison import RunComparison, compare_measurements, details_table, summary_table
 from rerank.evaluation.significance import CORRECTIONS, TESTS
 from rerank.evaluation.tables import Table, render
 from rerank.utils.errors import UserError, nearest
@@ -21,10 +21,10 @@ from rerank.utils.errors import UserError, nearest
 
 @dataclass(frozen=True)
 class JudgedQueries:
-    """The judgments of the queries that count.
+    """The judgments of the queries that are evaluated.
 
-    `fold_queries` are the query ids of each fold to average over, empty for a mean over the queries, and `fold_of` is
-    query_id -> fold. `fold` is the only fold that counts, if there is one.
+    `fold_queries` has the query ids of each fold, for means over folds; it is empty for a mean over queries. `fold_of`
+    maps query_id to fold. `fold` is the name of the fold, if only one is evaluated.
     """
 
     qrels: Qrels
@@ -34,18 +34,26 @@ class JudgedQueries:
 
     @property
     def averaged_over(self) -> str:
-        """What means are over, such as "5 folds, 249 queries"."""
+        """The units of the means, such as "5 folds, 249 queries"."""
         folds = f"{len(self.fold_queries)} folds, " if self.fold_queries else ""
         return f"{folds}{len(self.qrels)} queries" + (f" of fold {self.fold}" if self.fold else "")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs compared with a baseline, or without one with the best run on each measure.
+    """Runs compared with a baseline, or with the best run on each measure; `compare` makes one.
 
-    `measurements` are run -> measure -> query_id -> value, all for the same queries; `notes` say what was missing or
-    left out. `str()` gives the summary table as text; a notebook shows it as Markdown. Raises UserError if no run is
-    called `baseline`, or `test` or `correction` is unknown.
+    `measurements` maps run -> measure -> query_id -> value, for the same queries in all runs; `notes` name missing and
+    excluded queries. `str()` gives the summary table as text; a notebook shows it as Markdown. Raises UserError if no
+    run is called `baseline`, or `test` or `correction` is unknown.
+
+    >>> comparison = compare({"bm25": {"q1": {"d1": 1.0}}}, {"q1": {"d1": 1}}, ["RR"])
+    >>> comparison.measurements
+    {'bm25': {'RR': {'q1': 1.0}}}
+    >>> print(comparison.to_csv(per_query=True))
+    query_id,fold,run,measure,value
+    q1,,bm25,RR,1.0
+    <BLANKLINE>
     """
 
     measurements: dict[str, Measurements]
@@ -68,21 +76,21 @@ class Comparison:
         return render(self.table()).removesuffix("\n")
 
     def details(self) -> str:
-        """Intervals, differences, p-values and wins, as text."""
+        """The table of details as text: intervals, differences, p-values and wins."""
         return render(self.table(details=True)).removesuffix("\n")
 
     def to_markdown(self, details: bool = False) -> str:
-        """The summary table, or that of all details, in Markdown."""
+        """The summary table, or the table of details, in Markdown."""
         return render(self.table(details), "markdown")
 
     _repr_markdown_ = to_markdown
 
     def to_latex(self, details: bool = False) -> str:
-        """The summary table, or that of all details, in LaTeX; needs the packages booktabs and graphicx."""
+        """The summary table, or the table of details, in LaTeX; needs the packages booktabs and graphicx."""
         return render(self.table(details), "latex")
 
     def to_csv(self, per_query: bool = False) -> str:
-        """All details, or the value of every query, as CSV with a header and every digit; None is an empty field."""
+        """All details, or the value of every query, as CSV with a header and all digits; None is an empty field."""
         records, out = self.records(per_query), io.StringIO()
         writer = csv.DictWriter(out, list(records[0]), lineterminator="\n")
         writer.writeheader()
@@ -101,26 +109,27 @@ class Comparison:
     def records(self, per_query: bool = False) -> list[dict[str, Any]]:
         """All details as one dictionary per run and measure, or the values as one per query, run and measure.
 
-        NaN becomes None, and so does a fold that is unknown.
+        NaN and an unknown fold become None.
         """
         if per_query:
             fold_of = self.queries.fold_of
             return [
                 {"query_id": query, "fold": fold_of.get(query), "run": run, "measure": measure, "value": value}
-                for run, of_run in self.measurements.items()
-                for measure, values in of_run.items()
+                for run, measured_values in self.measurements.items()
+                for measure, values in measured_values.items()
                 for query, value in values.items()
             ]
         records = [asdict(row) for rows in self.rows(intervals=True).values() for row in rows]
         return [{key: None if value != value else value for key, value in record.items()} for record in records]
 
     def table(self, details: bool = False) -> Table:
-        """The summary table, or that of all details, to be rendered."""
-        rows, over = self.rows(details), self.queries.averaged_over
-        return comparison_table(rows, over, self.notes, self.baseline, self.test, self.correction, details)
+        """The summary table, or the table of details, for `render`."""
+        make_table = details_table if details else summary_table
+        averaged_over = self.queries.averaged_over
+        return make_table(self.rows(details), averaged_over, self.notes, self.baseline, self.test, self.correction)
 
     def rows(self, intervals: bool = False) -> dict[str, list[RunComparison]]:
-        """Measure -> the comparison of each run; with `intervals` those of a bootstrap, which take a second or two."""
+        """Measure -> comparison of each run; `intervals` adds bootstrap intervals, which take a second or two."""
         folds = self.queries.fold_queries
         return compare_measurements(self.measurements, folds, self.baseline, self.test, self.correction, intervals)
 
@@ -139,8 +148,8 @@ def compare(
 
     With `folds`, means and standard errors are over the means of the folds' test queries; tests are always paired over
     the queries. `test` is one of TESTS, `correction` one of CORRECTIONS in `rerank.evaluation.significance`. Raises
-    UserError if there is no run, a run has none of the queries or none of a fold, judged queries are in no fold or in
-    two, a measure, the test or the correction is unknown, or no run is called `baseline`.
+    UserError if there is no run, a run has none of the queries or none of a fold, or a judged query is in no fold or in
+    two. Raises UserError for an unknown measure, test, correction or baseline.
 
     >>> qrels = {"q1": {"d1": 1}, "q2": {"d3": 1}, "q3": {"d1": 1}}
     >>> bm25 = {"q1": {"d1": 1.0, "d2": 2.0}, "q2": {"d3": 2.0, "d4": 1.0}, "q3": {"d2": 2.0, "d1": 1.0}}
@@ -164,7 +173,7 @@ def compare(
 
 
 def map_to_folds(folds: Iterable[Fold], source: str = "folds") -> dict[str, str]:
-    """query_id -> name of the fold that tests it; raises UserError, which names `source`, if two folds test a query."""
+    """query_id -> name of the fold that tests it; raises UserError with `source` if two folds test a query."""
     fold_of: dict[str, str] = {}
     for fold in folds:
         for query_id in fold.test:
@@ -176,10 +185,10 @@ def map_to_folds(folds: Iterable[Fold], source: str = "folds") -> dict[str, str]
 def select_queries(
     qrels: Qrels, fold_of: Mapping[str, str], fold: str | None = None, source: str = "folds"
 ) -> JudgedQueries:
-    """The judged queries, those of one fold if `fold` is given.
+    """The judged queries of all folds, or of `fold`.
 
-    `fold_of` is query_id -> fold; `source` is where it comes from, for messages. Raises UserError if there is no such
-    fold, or if several folds leave out a judged query.
+    `fold_of` maps query_id to fold; `source` names its origin in messages. Raises UserError for an unknown fold, and if
+    a judged query is in none of several folds.
     """
     judged = {query_id: judgments for query_id, judgments in qrels.items() if judgments}
     names = list(dict.fromkeys(fold_of.values()))
@@ -188,8 +197,8 @@ def select_queries(
             valid = f"one of {', '.join(names)}" if names else "--folds FILE, or fold numbers in the names of the runs"
             raise UserError(f"fold {fold}: no such fold; expected {valid}")
         return JudgedQueries({q: judged[q] for q in judged if fold_of.get(q) == fold}, [], fold_of, fold)
-    of_folds = ([query_id for query_id in judged if fold_of.get(query_id) == name] for name in names)
-    fold_queries = [query_ids for query_ids in of_folds if query_ids]
+    all_folds = ([query_id for query_id in judged if fold_of.get(query_id) == name] for name in names)
+    fold_queries = [query_ids for query_ids in all_folds if query_ids]
     if len(fold_queries) < 2:
         return JudgedQueries(judged, [], fold_of)
     if outside := [query_id for query_id in judged if query_id not in fold_of]:
@@ -203,18 +212,18 @@ def select_queries(
 def measured(
     runs: Mapping[str, Run], qrels: Qrels, queries: JudgedQueries, measures: Sequence[str], source: str = "judgments"
 ) -> tuple[dict[str, Measurements], JudgedQueries, list[str]]:
-    """The values of all runs on the same queries, these queries, and the notes: what a `Comparison` is made of.
+    """The first three fields of a `Comparison`: the values of all runs on the same queries, the queries, and the notes.
 
-    `qrels` are all judgments, for the notes, and `source` names them. Raises UserError if a run has none of the
-    queries, or none of a whole fold, so that means are not comparable.
+    `qrels` has all judgments, for the notes, and `source` names them. Raises UserError if a run has none of the
+    queries, or none of a whole fold, because means are then not comparable.
     """
     for name, run in runs.items():
         check_common(run, queries.qrels, name, f"{source} (fold {queries.fold})" if queries.fold else source)
-        of_folds = {queries.fold_of[query_ids[0]]: query_ids for query_ids in queries.fold_queries}
-        if missing := [fold for fold, query_ids in of_folds.items() if run.keys().isdisjoint(query_ids)]:
+        fold_queries = {queries.fold_of[query_ids[0]]: query_ids for query_ids in queries.fold_queries}
+        if missing := [fold for fold, query_ids in fold_queries.items() if run.keys().isdisjoint(query_ids)]:
             found = Counter(queries.fold_of[query_id] for query_id in run if query_id in queries.fold_of)
             raise UserError(
-                f"{name}: no query of fold {', '.join(missing)}; expected a run of all {len(of_folds)} folds, "
+                f"{name}: no query of fold {', '.join(missing)}; expected a run of all {len(fold_queries)} folds, "
                 f"or only the queries of one fold (`--fold {found.most_common(1)[0][0]}`)"
             )
     measurements = {name: evaluate(queries.qrels, run, measures) for name, run in runs.items()}
@@ -232,9 +241,9 @@ def measured(
 
 
 def _note_on_other_ids(name: str, run: Run, qrels: Qrels) -> str:
-    """A note on the queries of a run that rank no judged document, with an id of each kind; "" if there are none.
+    """A note on the queries for which a run ranks no judged document, with example ids; "" if there are none.
 
-    Their ids may differ: judgments of whole documents and a run of passages, or ids that were cut.
+    Their ids may differ: whole documents may be judged and passages ranked, or ids may be truncated.
     """
     apart = [query_id for query_id in qrels if run.get(query_id) and run[query_id].keys().isdisjoint(qrels[query_id])]
     if not apart:

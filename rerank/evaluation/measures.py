@@ -1,4 +1,4 @@
-"""Names of measures, as in ir_measures or as in trec_eval, and the package that computes each of them."""
+"""Names of measures, as in ir_measures or trec_eval, and the package that computes each measure."""
 
 import contextlib
 import json
@@ -15,8 +15,9 @@ DEFAULT_MEASURES = ("P@1", "P@5", "P@10", "P@20", "AP", "nDCG@1", "nDCG@5", "nDC
 """The measures of Table 4, "Text-based retrieval results on Robust04", of Thonet et al. 2021, in its order."""
 
 HIGHEST_GAIN = 4095
-"""pytrec_eval's time for nDCG grows with the square of the highest gain: a query takes 15 ms at this one."""
+"""pytrec_eval's time for nDCG grows with the square of the highest gain; with this gain a query takes 15 ms."""
 HIGHEST_CUTOFF = 999_999
+"""The highest cut-off that trec_eval accepts."""
 NAME = re.compile(r"(?P<family>\w+)(?:\((?P<parameters>[^()]*)\))?(?:@(?P<at>[0-9]+(?:\.[0-9]+)?))?")
 
 
@@ -25,8 +26,8 @@ class Measure:
     """A measure of ir_measures, and how to compute it.
 
     `name` is ir_measures' name. `provider` is ir_measures' interface to the package that computes `computed`, the
-    measure without its gains: `gains` map a grade to its gain, where they differ. Grades above `highest_grade` are
-    refused. `group` is the same for measures that are computed together.
+    measure without its gains. `gains` maps a grade to its gain, if they differ. Grades above `highest_grade` raise an
+    error. Measures with the same `group` are computed together.
     """
 
     name: str
@@ -38,7 +39,7 @@ class Measure:
 
 
 def parse_measures(names: Iterable[str]) -> list[Measure]:
-    """The measures of these names, each once, in the order given. Raises UserError that names every unknown one."""
+    """The distinct measures of these names, in their order. Raises UserError that lists all unknown names."""
     measures: dict[str, Measure] = {}
     unknown = []
     for name in map(str.strip, names):
@@ -52,9 +53,9 @@ def parse_measures(names: Iterable[str]) -> list[Measure]:
 
 
 def measure_names(names: Iterable[str]) -> list[str]:
-    """ir_measures' names of measures that are written as in ir_measures or as in trec_eval.
+    """ir_measures' names of measures that are written as in ir_measures or trec_eval.
 
-    Raises UserError that names every unknown measure at once.
+    Raises UserError that lists all unknown measures.
 
     >>> measure_names(["P_20", "map", "ndcg_cut.10,20", "nDCG@20", "P(rel=2)@5", "Judged@20"])
     ['P@20', 'AP', 'nDCG@10', 'nDCG@20', 'P(rel=2)@5', 'Judged@20']
@@ -63,23 +64,23 @@ def measure_names(names: Iterable[str]) -> list[str]:
 
 
 def measure_name(name: str) -> str:
-    """ir_measures' name of one measure, to choose models by and to draw.
+    """ir_measures' name of a single measure, for choosing models and for charts.
 
-    Raises UserError if it is unknown, or several as in "ndcg_cut.10,20".
+    Raises UserError for an unknown measure, and for several as in "ndcg_cut.10,20".
 
     >>> measure_name("ndcg_cut_20")
     'nDCG@20'
     """
     measures = parse_measures([name])
     if len(measures) > 1:
-        raise UserError(f"measures: expected one, got {name} ({', '.join(one.name for one in measures)})")
+        raise UserError(f"measures: expected one, got {name} ({', '.join(measure.name for measure in measures)})")
     return measures[0].name
 
 
 def _parse(text: str) -> list[Any]:
-    """The measures of ir_measures that a name stands for; one of trec_eval, as ndcg_cut.10,20, may stand for several.
+    """The ir_measures of a name; a name of trec_eval, such as ndcg_cut.10,20, may give several.
 
-    Raises ValueError, which says why or what to do, for a name that is no measure.
+    Raises ValueError, with a reason or a remedy, for an unknown name.
     """
     with contextlib.suppress(ValueError):
         return list(_ir_measures().parse_trec_measure(text))
@@ -103,7 +104,7 @@ def _parse(text: str) -> list[Any]:
 
 
 def _parameters(text: str) -> dict[str, bool | int | float | str]:
-    """The parameters in a measure's name; raises ValueError for what is no parameter.
+    """The parameters in a measure's name; raises ValueError for invalid ones.
 
     >>> _parameters("rel=2, judged_only=True, dcg='exp-log2'")
     {'rel': 2, 'judged_only': True, 'dcg': 'exp-log2'}
@@ -116,7 +117,7 @@ def _parameters(text: str) -> dict[str, bool | int | float | str]:
 
 
 def _computed(measure: Any) -> Measure:
-    """How to compute a measure of ir_measures; raises ValueError if it cannot be computed."""
+    """The `Measure` of a measure of ir_measures; raises ValueError if it cannot be computed."""
     _check_bounds(measure.params)
     computed = type(measure)(**{key: value for key, value in measure.params.items() if key != "dcg"})
     gains, highest = _gains(measure)
@@ -132,7 +133,7 @@ def _takes(measure: Any) -> str:
 
 
 def _check_bounds(parameters: dict[str, Any]) -> None:
-    """Raises ValueError for parameters that trec_eval cannot have: pytrec_eval ends the process at a cut-off of 0."""
+    """Raises ValueError for parameters out of trec_eval's range: a cut-off of 0 makes pytrec_eval end the process."""
     for name, highest in (("cutoff", HIGHEST_CUTOFF), ("rel", HIGHEST_GAIN)):
         if not 1 <= parameters.get(name, 1) <= highest:
             raise ValueError(f"{parameters[name]} is no {name} from 1 to {highest}")
@@ -142,27 +143,28 @@ def _check_bounds(parameters: dict[str, Any]) -> None:
 
 
 def _gains(measure: Any) -> tuple[dict[int, int], float]:
-    """Grade -> gain of the grades whose gain differs, and the highest grade that is accepted."""
+    """Grade -> gain for grades that differ from their gain, and the highest valid grade."""
     if measure.params.get("dcg") == "exp-log2":
         highest = HIGHEST_GAIN.bit_length()
         return {grade: 2**grade - 1 for grade in range(highest + 1)}, highest
-    return {}, {"nDCG": HIGHEST_GAIN, "ERR": 4}.get(measure.NAME, math.inf)  # 4 is the highest of gdeval, for ERR
+    return {}, {"nDCG": HIGHEST_GAIN, "ERR": 4}.get(measure.NAME, math.inf)  # gdeval computes ERR for grades up to 4
 
 
 def _provider(measure: Any) -> Any:
     """The first package of ir_measures' order that computes the measure and is installed."""
-    # Judgments do not have the subtopics that pyndeval needs. Accuracy divides by 0 where all documents are relevant.
-    known = [one for one in _ir_measures().DefaultPipeline.providers if one.NAME not in ("pyndeval", "accuracy")]
-    providers = [one for one in known if one.supports(measure)]
+    # pyndeval needs subtopics, which judgments lack. Accuracy divides by 0 if all documents are relevant.
+    excluded = ("pyndeval", "accuracy")
+    known = [provider for provider in _ir_measures().DefaultPipeline.providers if provider.NAME not in excluded]
+    providers = [provider for provider in known if provider.supports(measure)]
     if not providers:
         raise ValueError(f"ir_measures does not compute it with these parameters; {_takes(measure)}")
-    if available := [one for one in providers if one.is_available()]:
+    if available := [provider for provider in providers if provider.is_available()]:
         return available[0]
     raise ValueError(f"it needs another package: {providers[0].install_instructions()}")
 
 
 def _ir_measures() -> Any:
-    with warnings.catch_warnings():  # of packages that are compiled when they are imported for the first time
+    with warnings.catch_warnings():  # Python warns when it compiles some packages on their first import
         warnings.simplefilter("ignore")
         import ir_measures
     return ir_measures

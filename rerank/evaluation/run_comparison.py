@@ -1,7 +1,7 @@
-"""Compares every run with a baseline, or with the best run, on each measure; tables of what was found."""
+"""Compares every run with a baseline, or with the best run, on each measure; tables of the results."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,8 +18,8 @@ from rerank.evaluation.significance import (
 )
 from rerank.evaluation.tables import Cell, Table, cells, format_mean
 
-LEVEL = 0.05
-COLUMNS = 5  # as in the paper, whose table has precision above nDCG; more do not fit a terminal
+LEVEL = 0.05  # significance level
+COLUMNS = 5  # measures side by side, as in the paper's table; more do not fit a terminal
 GAIN_NOTE = "nDCG is trec_eval's, with gain rel (the losses have gain 2^rel - 1)."
 
 
@@ -28,9 +28,9 @@ class RunComparison:
     """A run on one measure, compared with the run called `reference`.
 
     `mean` is over queries, and `error` its standard error; `fold_mean` and `fold_error` are over the means of the folds
-    (NaN without folds). `low` to `high` is the bootstrap interval of `mean` (NaN if it was not asked for). From
-    `difference` on the fields are NaN or None for the reference itself, which is not in the family of tests. `wins`,
-    `ties` and `losses` count queries.
+    (NaN without folds). `low` to `high` is the bootstrap interval of `mean` (NaN unless requested). The fields from
+    `difference` on are NaN or None for the reference itself, which is not tested. `wins`, `ties` and `losses` count
+    queries.
     """
 
     run: str
@@ -58,7 +58,7 @@ class RunComparison:
         return (self.mean, self.error) if math.isnan(self.fold_mean) else (self.fold_mean, self.fold_error)
 
     def mark(self, better: str = "↑", worse: str = "↓") -> str:
-        """What shows that the difference to the reference is significant at 5 % after the correction, "" if not."""
+        """The mark of a difference to the reference that is significant at LEVEL after correction; otherwise ""."""
         return "" if not self.p_corrected < LEVEL else better if self.difference > 0 else worse
 
 
@@ -74,23 +74,23 @@ def compare_measurements(
 
     All runs have values for the same queries. A run is compared with `baseline`, or with the best run: the first with
     the highest mean, over the folds if `fold_queries` (the query ids of each fold) are given. The correction is for the
-    tests of all other runs on one measure. `intervals` adds those of a bootstrap.
+    tests of all other runs on one measure. `intervals` adds bootstrap intervals.
     """
     runs, unknown = list(measurements), (math.nan, math.nan)
     comparisons = {}
-    for measure, of_first in measurements[runs[0]].items():
-        values = np.array([[of_run[measure][query_id] for query_id in of_first] for of_run in measurements.values()])
+    for measure, first_values in measurements[runs[0]].items():
+        values = np.array([[run[measure][query_id] for query_id in first_values] for run in measurements.values()])
         means = [mean_and_error(row) for row in values]
         fold_means = [unknown] * len(runs)
         if fold_queries:
-            column = {query_id: i for i, query_id in enumerate(of_first)}
+            column = {query_id: i for i, query_id in enumerate(first_values)}
             folds = [[column[query_id] for query_id in query_ids] for query_ids in fold_queries]
             fold_means = [mean_and_error([row[fold].mean() for fold in folds]) for row in values]
         headline = [mean for mean, _ in (fold_means if fold_queries else means)]
         reference = runs.index(baseline) if baseline else headline.index(max(headline))
         others = [i for i in range(len(runs)) if i != reference]
         differences = values[others] - values[reference]
-        # All on the same resamples.
+        # All intervals use the same resamples.
         bounds = bootstrap_intervals([*values, *differences]) if intervals else [unknown] * (len(runs) + len(others))
         rows = []
         for i, run in enumerate(runs):
@@ -99,59 +99,71 @@ def compare_measurements(
         p_values = [paired_test(values[i], values[reference], test) for i in others]
         corrected = CORRECTIONS[correction][1](p_values)
         tested = zip(others, differences, p_values, corrected, bounds[len(runs) :], strict=True)
-        for i, of_queries, p, p_corrected, (low, high) in tested:
+        for i, differing, p, p_corrected, (low, high) in tested:
             rows[i] = replace(
                 rows[i],
-                difference=float(of_queries.mean()),
+                difference=float(differing.mean()),
                 difference_low=low,
                 difference_high=high,
                 p=p,
                 p_corrected=p_corrected,
-                wins=int((of_queries > 0).sum()),
-                ties=int((of_queries == 0).sum()),
-                losses=int((of_queries < 0).sum()),
+                wins=int((differing > 0).sum()),
+                ties=int((differing == 0).sum()),
+                losses=int((differing < 0).sum()),
             )
         comparisons[measure] = rows
     return comparisons
 
 
-def comparison_table(
+def summary_table(
     comparisons: dict[str, list[RunComparison]],
     averaged_over: str,
     notes: Sequence[str] = (),
     baseline: str | None = None,
     test: str = "t",
     correction: str = "bonferroni",
-    details: bool = False,
 ) -> Table:
-    """The summary, a block of rows for every five measures; or all `details`, a block for each measure.
+    """Means and standard errors, in a block of rows for every five measures.
 
-    `comparisons` are those of `compare_measurements` with the same `baseline`, `test` and `correction`, for the details
-    with intervals. In the summary a dagger marks a run that is significantly worse than the best; with a `baseline`,
-    arrows mark runs that are significantly better (↑) or worse (↓). `averaged_over` says what the means are over, such
-    as "5 folds, 249 queries".
+    `comparisons` come from `compare_measurements` with the same `baseline`, `test` and `correction`. A dagger marks a
+    run that is significantly worse than the best; with a `baseline`, arrows mark runs that are significantly better (↑)
+    or worse (↓). `averaged_over` names the units of the means, such as "5 folds, 249 queries".
+    """
+    others = len(next(iter(comparisons.values()))) - 1
+    measures = list(comparisons)
+    groups = [measures[start : start + COLUMNS] for start in range(0, len(measures), COLUMNS)]
+    blocks = [_summary({measure: comparisons[measure] for measure in group}, others, baseline) for group in groups]
+    legend = [_marks(others, baseline, test, correction)] if others else []
+    return Table(f"Mean ± standard error over {averaged_over}", blocks, [*legend, *_gain_note(comparisons)], notes)
+
+
+def details_table(
+    comparisons: dict[str, list[RunComparison]],
+    averaged_over: str,
+    notes: Sequence[str] = (),
+    baseline: str | None = None,
+    test: str = "t",
+    correction: str = "bonferroni",
+) -> Table:
+    """Intervals, differences, p-values and wins, in a block of rows for each measure.
+
+    The arguments are those of `summary_table`; the comparisons have intervals.
     """
     first = next(iter(comparisons.values()))
-    others, with_folds = len(first) - 1, not math.isnan(first[0].fold_mean)
-    if details:
-        title = "Comparison"
-        blocks = [_details(measure, rows, with_folds) for measure, rows in comparisons.items()]
-        legend = _legend_of_details(with_folds, others, baseline, test, correction)
-    else:
-        title = "Mean ± standard error"
-        measures = list(comparisons)
-        parts = [measures[start : start + COLUMNS] for start in range(0, len(measures), COLUMNS)]
-        blocks = [_summary({measure: comparisons[measure] for measure in part}, others, baseline) for part in parts]
-        legend = [_marks(others, baseline, test, correction)] if others else []
-    if any(measure.partition("@")[0] == "nDCG" for measure in comparisons):
-        legend.append(GAIN_NOTE)
-    return Table(f"{title} over {averaged_over}", blocks, legend, notes)
+    with_folds = not math.isnan(first[0].fold_mean)
+    blocks = [_details(measure, rows, with_folds) for measure, rows in comparisons.items()]
+    legend = _legend_of_details(with_folds, len(first) - 1, baseline, test, correction)
+    return Table(f"Comparison over {averaged_over}", blocks, [*legend, *_gain_note(comparisons)], notes)
+
+
+def _gain_note(measures: Iterable[str]) -> list[str]:
+    return [GAIN_NOTE] if any(measure.partition("@")[0] == "nDCG" for measure in measures) else []
 
 
 def _summary(comparisons: dict[str, list[RunComparison]], others: int, baseline: str | None) -> list[list[Cell]]:
     better, worse = ("↑", "↓") if baseline else ("", "†")
     block = [cells(["run", *comparisons])]
-    for rows in zip(*comparisons.values(), strict=True):  # of one run
+    for rows in zip(*comparisons.values(), strict=True):  # the rows of one run
         means = [Cell(format_mean(*row.headline), row.best and others > 0, row.mark(better, worse)) for row in rows]
         block.append([Cell(rows[0].run), *means])
     return block

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 FORMATS = ("text", "markdown", "latex")
 BEST = {"text": "*", "markdown": "bold", "latex": "Bold"}
-SHRUNK = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"  # to the page, if it is wider
+SHRUNK = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"  # shrinks a wide table to the page
 LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -25,7 +25,7 @@ LATEX = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A value as text and the mark that follows it; the best of a column is bold, or has a star in plain text."""
+    """A value as text, and the mark after it; the best value of a column is bold, or has a star in plain text."""
 
     text: str
     best: bool = False
@@ -34,7 +34,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Blocks of rows of cells, the first row of each the head; `legend` explains the marks, `notes` follow it."""
+    """Blocks of rows of cells; the first row of a block is its head. `legend` explains the marks; `notes` follow."""
 
     title: str
     blocks: Sequence[Sequence[Sequence[Cell]]]
@@ -43,7 +43,7 @@ class Table:
 
 
 def cells(texts: Sequence[str]) -> list[Cell]:
-    """A row without marks."""
+    """A row of cells without marks."""
     return list(map(Cell, texts))
 
 
@@ -57,7 +57,7 @@ def format_mean(mean: float, error: float, digits: int = 4) -> str:
 
 
 def render(table: Table, form: str = "text") -> str:
-    """The table in one of FORMATS. `{best}` in the legend becomes the mark of the best in that format."""
+    """The table in one of FORMATS. `{best}` in the legend becomes the format's mark of the best value."""
     legend = [line.replace("{best}", BEST[form]) for line in table.legend]
     if form == "latex":
         return _latex(table, legend)

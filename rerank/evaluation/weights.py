@@ -1,4 +1,4 @@
-"""Chooses the weights of a fusion: those of the stage `fusion` and of `rerank fuse`."""
+"""Tunes the weights of a fusion, for the stage `fusion` and `rerank fuse`."""
 
 import itertools
 import math
@@ -16,80 +16,82 @@ from rerank.utils.errors import UserError
 from rerank.utils.progress import log, progress
 
 MEASURE = "nDCG@20"
-"""The measure that chooses the weights, unless another is named."""
-STEPS, STEPS_OF_SEVERAL = 20, 10  # the parts into which the weights of two runs, and of more, are cut
-MOST_TUNED = 6  # the runs whose weights can be tuned: 3,003 combinations
-MOST_QUERIES = 500  # that choose the weights: with more, the choice is as good and takes longer
-ERRORS = 1.5  # standard errors to be ahead by: with one, ten judged queries often choose by chance
-TIE = 1e-12  # smaller differences of means are rounding: the order of a sum must not choose
+"""The default measure for tuning weights."""
+STEPS = 20  # grid steps of a weight of two runs: 0.05
+STEPS_OF_SEVERAL = 10  # grid steps of a weight of more runs: 0.1
+MOST_TUNED = 6  # largest number of runs whose weights are tuned: 3,003 combinations
+MOST_QUERIES = 500  # largest number of queries for tuning: more take longer and choose no better
+ERRORS = 1.5  # standard errors of a lead: with 1.0, ten judged queries often choose by chance
+TIE = 1e-12  # smaller differences of means are rounding, which must not decide
 
-Values = Mapping[str, float]  # query_id -> the value of a measure
+Values = Mapping[str, float]
+"""query_id -> value of a measure."""
 
 
 def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str = MEASURE) -> Weights:
-    """The weights nearest to equal ones whose mean of `measure` is within half a standard error of the best mean.
+    """The weights nearest to equal weights whose mean of `measure` is within half a standard error of the best mean.
 
-    So few queries give weights that are almost equal. All combinations are tried in steps of 0.05 for two runs and of
-    0.1 for more, and equal weights; their sum is 1. The means and the standard error of the best one are over the
-    judged queries of `qrels`, or over MOST_QUERIES of more. Pass the judgments of validation queries: a query's own
-    judgments must not choose its weights. A query that all runs lack counts 0 for every combination.
+    So few queries give almost equal weights. The grid has equal weights and all combinations with the sum 1, in steps
+    of 0.05 for two runs and 0.1 for more. The means and the standard error of the best one are over at most
+    MOST_QUERIES judged queries of `qrels`. Pass the judgments of validation queries, because a query's own judgments
+    must not choose its weights. A query that all runs lack counts 0 for every combination.
 
     >>> qrels = {"q": {"a": 1}}
     >>> tune_weights([{"q": {"a": 1.0, "b": 2.0}}, {"q": {"a": 2.0, "b": 1.0}}], qrels, "P@1")
     (0.45, 0.55)
     """
     judged = sorted(query_id for query_id, grades in qrels.items() if grades)
-    some = {query_id: qrels[query_id] for query_id in some_queries(judged)}
-    scaled = {query_id: scaled_scores(runs, query_id) for query_id in some if any(query_id in run for run in runs)}
+    used = {query_id: qrels[query_id] for query_id in some_queries(judged)}
+    scaled = {query_id: scaled_scores(runs, query_id) for query_id in used if any(query_id in run for run in runs)}
     grid = [(1 / len(runs),) * len(runs), *weights_of_grid(len(runs))]
     family, _, depth = measure_name(measure).partition("@")
     reads_cutoff = family in ("nDCG", "P", "R", "RR", "AP", "Success") and depth.isdecimal()
-    cutoff = int(depth) if reads_cutoff else None  # the measure reads no other documents
+    cutoff = int(depth) if reads_cutoff else None  # the measure ignores documents below the cut-off
     values = []
     for weights in progress(grid, len(grid), "tuning weights"):
         fused = {}
         for query_id, (doc_ids, scores) in scaled.items():
             order = (-weighted_sums(scores, weights)).argsort(kind="stable")[:cutoff]
             fused[query_id] = {doc_ids[i]: -float(rank) for rank, i in enumerate(order.tolist())}
-        (of_queries,) = evaluate(some, fused, [measure]).values()
-        values.append(list(of_queries.values()))
+        (measured,) = evaluate(used, fused, [measure]).values()
+        values.append(list(measured.values()))
     good = [grid[place] for place in almost_best(values)]
     return min(good, key=lambda weights: sum((weight - 1 / len(runs)) ** 2 for weight in weights))
 
 
 def almost_best(values: Sequence[Sequence[float]]) -> list[int]:
-    """The places of the settings whose mean over the same queries is within half a standard error of the best mean.
+    """The indices of the settings whose mean over the queries is within half a standard error of the best mean.
 
     >>> almost_best([[0.5, 0.7], [0.4, 0.7], [0.1, 0.2]])
     [0, 1]
     """
-    means = [fmean(of) for of in values]
+    means = [fmean(row) for row in values]
     best = max(range(len(values)), key=means.__getitem__)
     error = stdev(values[best]) / math.sqrt(len(values[best])) if len(values[best]) > 1 else 0.0
     return [place for place, mean in enumerate(means) if mean >= means[best] - error / 2 - TIE]
 
 
 def some_queries(query_ids: Sequence[str]) -> Sequence[str]:
-    """MOST_QUERIES of the queries at most, at equal distances."""
+    """At most MOST_QUERIES of the queries, at equal distances."""
     return query_ids[:: -(-len(query_ids) // MOST_QUERIES) or 1]
 
 
 def with_added(found: Candidates, added: np.ndarray, weight: float) -> dict[str, float]:
-    """doc_id -> the first-stage score of a candidate and `weight` times its value of `added`, (candidates,)."""
+    """doc_id -> first-stage score of a candidate plus `weight` times its value in `added`, (candidates,)."""
     return dict(zip(found.doc_ids, (np.array(found.first_scores) + weight * added).tolist(), strict=True))
 
 
 def values_by_weight(
     lists: Sequence[Candidates], added: Sequence[np.ndarray], weights: Iterable[float], qrels: Judgments
 ) -> list[Values]:
-    """For each weight the values of MEASURE by query, if `with_added` gives the scores of the lists."""
+    """For each weight, query_id -> value of MEASURE with the scores of `with_added`."""
     pairs = list(zip(lists, added, strict=True))
-    runs = ({found.query_id: with_added(found, of, weight) for found, of in pairs} for weight in weights)
+    runs = ({found.query_id: with_added(found, values, weight) for found, values in pairs} for weight in weights)
     return [values_of(run, qrels, list(run), MEASURE) for run in runs]
 
 
 def is_ahead(first: Values, second: Values) -> bool:
-    """Whether the mean difference, over the queries that both have, is above 1.5 standard errors."""
+    """Whether the mean difference over the common queries is above ERRORS standard errors."""
     differences = [first[query_id] - second[query_id] for query_id in first if query_id in second]
     if not differences:
         return False
@@ -98,21 +100,21 @@ def is_ahead(first: Values, second: Values) -> bool:
 
 
 def weights_of_grid(runs: int) -> list[Weights]:
-    """The combinations of weights that are tried, the first run's weight descending.
+    """The grid of weights, by descending weight of the first run.
 
     >>> weights_of_grid(3)[:3]
     [(1.0, 0.0, 0.0), (0.9, 0.1, 0.0), (0.9, 0.0, 0.1)]
     """
     steps = STEPS if runs == 2 else STEPS_OF_SEVERAL
-    parts = (rest for rest in itertools.product(range(steps, -1, -1), repeat=runs - 1) if sum(rest) <= steps)
-    return [tuple(part / steps for part in (*rest, steps - sum(rest))) for rest in parts]
+    first = (counts for counts in itertools.product(range(steps, -1, -1), repeat=runs - 1) if sum(counts) <= steps)
+    return [tuple(count / steps for count in (*counts, steps - sum(counts))) for counts in first]
 
 
 def tune_on(runs: Mapping[str, Run], qrels: Judgments, measure: str, queries: str) -> Weights:
-    """`tune_weights` of runs by name, which logs the weights.
+    """Tunes the weights of runs by name, and logs them.
 
-    `queries` are the queries of `qrels` in words, such as "validation queries of fold 1". Raises UserError if none is
-    judged, a run has none of them, or there are too many runs.
+    `queries` describes the queries of `qrels`, such as "validation queries of fold 1". Raises UserError if no query is
+    judged, a run has none of the judged queries, or there are too many runs.
     """
     judged = {query_id: grades for query_id, grades in qrels.items() if grades}
     if len(runs) > MOST_TUNED:
