@@ -1,1 +1,1 @@
-"""The paper's protocol on a collection: data set, folds, train, score, sweep, distil, export; its files and reports."""
+"""The paper's protocol on a collection: folds, training, scoring, sweeps, distillation, export; files and reports."""

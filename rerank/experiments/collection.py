@@ -1,4 +1,4 @@
-"""The collection that settings, or a checkpoint, name; its folds: a published split, official ones, or drawn ones."""
+"""Opens the collection of an experiment and makes its folds: a published split, official folds, or drawn ones."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,12 +23,12 @@ DOCUMENTS_LOOKED_UP = 10
 
 
 def folder_of(config: Config, collection: Collection) -> CollectionFolder:
-    """Where the results of the collection are."""
+    """The folder with the results of the collection."""
     return CollectionFolder(Path(config.output.folder) / collection.name)
 
 
 def expect_text(source: str) -> None:
-    """Raises UserError for feature vectors, which can be neither searched nor read."""
+    """Raises UserError for feature vectors, which have no text to search or to score."""
     if is_feature_source(source):
         raise UserError(
             f"{source}: holds feature vectors, no text: there is nothing to retrieve or to score again; "
@@ -64,15 +64,15 @@ def _spread(values: Sequence[str], count: int) -> Sequence[str]:
 
 
 def recorded(settings: CollectionSettings) -> dict[str, str]:
-    """What a checkpoint records of its collection: the source, and the language if it is not the default one."""
+    """The facts of the collection that a checkpoint records: its source, and its language if it is not the default."""
     language = {} if settings.language == DEFAULT.language else {"language": settings.language}
     return {"collection": settings.source} | language
 
 
 def as_trained(settings: CollectionSettings, checkpoint: str, saved: dict[str, Any]) -> CollectionSettings:
-    """The settings; without a source they name the collection, and its language, that a checkpoint was trained on.
+    """The settings; if they name no source, with the collection and the language that a checkpoint was trained on.
 
-    Raises UserError if none is recorded in its config, `saved`, and if it cannot be opened.
+    Raises UserError if the checkpoint's config, `saved`, records none, or if the collection cannot be opened.
     """
     if settings.source:
         return settings
@@ -91,20 +91,20 @@ def as_trained(settings: CollectionSettings, checkpoint: str, saved: dict[str, A
 
 
 def folds_of(config: Config, collection: Collection) -> list[Fold]:
-    """The folds; the judged queries of a collection that has none of its own are cut into `--collection.folds`."""
+    """The collection's own folds, or else its judged queries in `--collection.folds` folds."""
     judged = [query_id for query_id in collection.queries if query_id in collection.qrels]
     return list(collection.folds) or make_folds(judged, config.collection.folds)
 
 
 def fold_names_of(config: Config, collection: Collection) -> list[str]:
-    """The names of the folds of `folds_of`, also of a collection without judgments."""
+    """The names of the folds of `folds_of`, also for a collection without judgments."""
     return [fold.name for fold in collection.folds] or [str(n + 1) for n in range(config.collection.folds)]
 
 
 def drawn_folds(config: Config, collection: Collection, fold_name: str = "all") -> list[Fold]:
-    """The folds, or for "final" that of the model to deploy, of all judged queries, of which some validate.
+    """The folds, or for "final" the fold of the model to deploy: all judged queries, with some for validation.
 
-    They have as many training and validation queries as the settings leave (see `draw_queries`).
+    Training and validation queries are drawn as the settings say (see `draw_queries`).
     """
     training, folds = config.training, folds_of(config, collection)
     if fold_name == FINAL:
@@ -120,17 +120,17 @@ def draws_queries(config: Config) -> bool:
 
 
 def queries_in_use(config: Config, collection: Collection, fold_name: str = "all") -> dict[str, str]:
-    """The queries of `queries_to_train`, but for those that `draws_queries` leaves out of every fold."""
+    """The queries of `queries_to_train` without those that are drawn for no fold (see `draws_queries`)."""
     queries = queries_to_train(collection)
     if not collection.qrels or not draws_queries(config):
         return queries
     folds = drawn_folds(config, collection, fold_name)
-    used = {query_id for fold in folds for part in (fold.train, fold.valid, fold.test) for query_id in part}
+    used = {query_id for fold in folds for split in (fold.train, fold.valid, fold.test) for query_id in split}
     return {query_id: text for query_id, text in queries.items() if query_id in used}
 
 
 def expect_same_folds(config: Config, collection: Collection) -> None:
-    """Raises UserError if experiments with folds other than those of `folds_of` are in the collection's folder."""
+    """Raises UserError if the collection's folder has experiments with other folds than `folds_of`."""
     folder = folder_of(config, collection)
     if not (folder.folds.exists() and folder.has_results):
         return
@@ -144,7 +144,7 @@ def expect_same_folds(config: Config, collection: Collection) -> None:
 
 
 def write_references(config: Config, collection: Collection) -> None:
-    """Writes the judgments and the folds, if there are any, for evaluation. Raises UserError as `expect_same_folds`."""
+    """Writes the judgments and the folds, if any, for evaluation. Raises UserError as `expect_same_folds`."""
     folder = folder_of(config, collection)
     if not collection.qrels:
         log.info(f"{collection.source}: has no judgments, so neither {folder.qrels.name} nor folds are made")

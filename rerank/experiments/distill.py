@@ -1,4 +1,4 @@
-"""Distillation: a teacher scores the candidates of every query once; a student is trained on its scores."""
+"""`rerank distill`: a teacher scores the candidates of every query once; a student is trained on its scores."""
 
 import json
 from dataclasses import replace
@@ -27,21 +27,21 @@ from rerank.utils.progress import log
 
 @kept_torch_settings()
 def distill(config: Config, teacher: str, fold: str = "all", teacher_template: str = "") -> ExperimentFolder:
-    """Trains the encoder of the settings, the student, on the scores that a teacher gives to the candidates.
+    """Trains the encoder of the settings, the student, on a teacher's scores of the candidates.
 
     The teacher, a checkpoint or a cross-encoder of the hub, scores the candidates of every query once for all folds,
-    students and losses. Then the student is trained as by `train_folds` with a file of these lists: no fold sees those
-    of its validation and test queries. `teacher_template` is the text that the teacher's pairs are put into.
+    students and losses. The student is then trained as by `train_folds` with a file of these lists; no fold trains on
+    the lists of its validation and test queries. `teacher_template` is the text that the teacher's pairs are put into.
 
-    Raises UserError if the settings are invalid, the loss takes no teacher's scores, the collection has no text, the
-    teacher has no trained head, or an input file is missing or malformed.
+    Raises UserError for invalid settings, a loss that takes no teacher's scores, a collection without text, a teacher
+    without a trained head, and input files that are missing or malformed.
     """
     _check(config, teacher_template)
     trained = read_json(encoder_folder(teacher) / "config.json", CheckpointConfig, "choose another")
     if trained.get("rerank", {}).get("collection") == config.collection.source:
         log.info(
-            f"teacher {teacher}: was trained on this collection, on judgments of queries that other folds test; "
-            "measure its students on the queries that it has not seen"
+            f"teacher {teacher}: was trained on judgments of this collection, also of test queries of other folds; "
+            "measure its students on queries that did not train it"
         )
     accelerator = open_accelerator(config.training)
     with accelerator.main_process_first():
@@ -66,10 +66,10 @@ def _check(config: Config, template: str) -> None:
 
 
 def _teacher_lists(config: Config, dataset: TextDataset, teacher: str, template: str, accelerator: Accelerator) -> Path:
-    """The file of training lists with the teacher's scores of all queries, judged or not; scores what is missing."""
+    """The file of training lists with the teacher's scores of all queries, judged or not; made if it is missing."""
     folder, texts, depth = dataset.folder, dataset.collection.queries, config.first_stage.depth
     with exclusive(accelerator, folder.path, "teacher scores"):  # folds may be trained in parallel
-        with accelerator.main_process_first():  # also of queries that training leaves out, as they are not judged
+        with accelerator.main_process_first():  # unjudged queries, which training leaves out, are scored too
             queries = {query_id: texts[query_id] for query_id in (*dataset.candidates, *texts)}
             run = first_stage_run(config, dataset.collection, folder, queries)
         asked = replace(config, encoder=replace(config.encoder, template=template))
@@ -92,7 +92,10 @@ def _teacher_lists(config: Config, dataset: TextDataset, teacher: str, template:
 
 
 def _write_lists(target: Path, run: Path, depth: int, scored: Path) -> None:
-    """Writes the documents of a query in the first stage's order and their scores; UserError if none has two."""
+    """Writes the candidates of each query, in the first stage's order, with the teacher's scores.
+
+    Raises UserError if no query has two candidates.
+    """
     scores, lists = read_run(scored), []
     for query_id, documents in first_documents(read_run(run), depth).items():
         if query_id in scores and len(documents) > 1:
@@ -100,5 +103,5 @@ def _write_lists(target: Path, run: Path, depth: int, scored: Path) -> None:
             lists.append({"query_id": query_id, "doc_ids": list(documents), "labels": labels})
     if not lists:
         raise UserError(f"{target}: no query has two candidates, which a training list needs")
-    write_text(target, "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in lists))
-    log.info(f"teacher: its scores as training lists: {target}")
+    write_text(target, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lists))
+    log.info(f"teacher: wrote its scores as training lists: {target}")

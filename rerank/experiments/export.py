@@ -1,4 +1,4 @@
-"""`rerank export`: a cross-encoder as a graph for CPUs, and what int8 costs on a collection."""
+"""`rerank export`: writes a cross-encoder as a graph for CPUs, and measures the loss of int8 on a collection."""
 
 import json
 import math
@@ -32,14 +32,18 @@ from rerank.utils.files import atomic_write
 from rerank.utils.progress import log, progress
 
 QUERIES = 100
-"""Queries that int8 is measured on, at most: judged ones, if there are any, from the whole collection."""
+"""Most queries that int8 is measured on: a sample of the judged ones, or of all if none is judged."""
+
 MEASURE = "nDCG@10"
+"""The measure that compares int8 with float32."""
+
 REPORT = "int8.json"
+"""The file with the report in an export's folder."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Queries by id, the texts of their candidates by doc_id, and the candidates' first-stage scores."""
+    """The queries that int8 is measured on, by id; the texts of their candidates by doc_id; first-stage scores."""
 
     collection: str
     queries: Mapping[str, str]
@@ -50,7 +54,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Int8Report:
-    """What int8 costs; `difference` is the mean of int8 − float32 over the judged queries, None without any."""
+    """The loss of int8; `difference` is the mean of int8 − float32 over the judged queries, None if none is judged."""
 
     collection: str
     queries: int
@@ -77,12 +81,12 @@ class Int8Report:
 
 
 def export_checkpoint(config: Config, checkpoint: str, folder: Path, form: str, int8: bool = False) -> Path:
-    """Writes the graph of a checkpoint, or of a cross-encoder on the hub, to a new folder, which it returns.
+    """Writes the graph of a checkpoint, or of a cross-encoder on the hub, to a new folder; returns the folder.
 
-    The settings have the pooling, the length of documents and the template of a model that was saved without them, and
-    for int8 the collection and the first stage that it is measured on; `form` is the format of the graph. Raises
-    UserError if the model has no trained head or cannot be exported, if a package is missing, and for a collection that
-    cannot be opened.
+    The settings give the pooling, the length of documents and the template, unless the checkpoint records them; for
+    int8 also the collection and the first stage of the measurement. `form` is the format of the graph. Raises UserError
+    if the model has no trained head or cannot be exported, if a package is missing, and if the collection cannot be
+    opened.
     """
     check_packages(form, int8)
     encoder_folder(checkpoint)  # refuses an exported graph
@@ -90,7 +94,7 @@ def export_checkpoint(config: Config, checkpoint: str, folder: Path, form: str, 
     trained = open_trained_cross_encoder(checkpoint, settings.pooling, settings.max_doc_tokens, settings.template)
     assert isinstance(trained, CrossEncoder)  # no graph
     model = Reranker(TextScorer(trained, torch.device("cpu"), "float32"), checkpoint)
-    sample = _sample(config, model) if int8 else None  # before the work, which takes minutes
+    sample = _sample(config, model) if int8 else None  # before the export, which takes minutes
     with atomic_write(folder) as tmp:
         write_export(tmp, checkpoint, trained, form, int8)
         if sample:
@@ -101,9 +105,9 @@ def export_checkpoint(config: Config, checkpoint: str, folder: Path, form: str, 
 
 
 def _sample(config: Config, model: Reranker) -> Sample | None:
-    """What int8 is measured on: queries of the collection that the settings name, or else of the checkpoint's.
+    """Samples queries of the collection that the settings name, or else of the checkpoint's collection.
 
-    None, with a line in the log, if the checkpoint's is not known or not here.
+    Returns None, and logs the reason, if the checkpoint's collection is unknown or cannot be opened.
     """
     named = config.collection.source
     try:
@@ -113,7 +117,7 @@ def _sample(config: Config, model: Reranker) -> Sample | None:
     except UserError as error:
         if named:
             raise
-        log.info(f"what int8 costs is not measured: {error}")
+        log.info(f"the loss of int8 is not measured: {error}")
         return None
     config, first = replace(config, collection=settings), config.first_stage
     names = [query_id for query_id in queries if collection.qrels.get(query_id)] or list(queries)
@@ -130,7 +134,7 @@ def _sample(config: Config, model: Reranker) -> Sample | None:
 
 
 def measure_int8(sample: Sample, exact: Reranker, rounded: Reranker) -> Int8Report:
-    """Ranks the candidates of the sample by both models."""
+    """Ranks the candidates of the sample by both models, and compares rankings and times."""
     from scipy.stats import kendalltau  # takes half a second
 
     ratios, taus = [], []
@@ -145,7 +149,7 @@ def measure_int8(sample: Sample, exact: Reranker, rounded: Reranker) -> Int8Repo
             run[query_id] = dict(zip(documents, scores[-1].tolist(), strict=True))
         ratios.append(seconds[0] / seconds[1])
         tau = kendalltau(*scores).statistic
-        taus += [float(tau)] if np.isfinite(tau) else []  # it is not a number for one document, and for equal scores
+        taus += [float(tau)] if np.isfinite(tau) else []  # NaN for one document and for equal scores
     values = _values(sample, *runs)
     return Int8Report(
         sample.collection,
@@ -159,7 +163,7 @@ def measure_int8(sample: Sample, exact: Reranker, rounded: Reranker) -> Int8Repo
 
 
 def _values(sample: Sample, exact: Run, rounded: Run) -> tuple[float | None, float | None, float | None, float | None]:
-    """MEASURE of both runs, the difference and its standard error, over judged queries; None for what is unknown."""
+    """MEASURE of both runs, the difference and its standard error over judged queries; None where unknown."""
     qrels = {query_id: sample.qrels[query_id] for query_id in exact if sample.qrels.get(query_id)}
     if not qrels:
         return None, None, None, None

@@ -1,4 +1,4 @@
-"""Feature vectors: FeatureDataset, a learning-to-rank data set; FeatureTask, a fold of it with the paper's network."""
+"""Feature vectors: FeatureDataset, a learning-to-rank data set; FeatureTask, one of its folds and the network."""
 
 import json
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from rerank.utils.locks import locked
 
 @dataclass(frozen=True)
 class FeatureDataset:
-    """The open folds of a data set and their stores, by name."""
+    """The open folds of a data set and their stores (`sets`), by name; `fold_names` are those of all folds."""
 
     config: Config
     folder: CollectionFolder
@@ -51,7 +51,10 @@ class FeatureDataset:
         return f"a network of {network.hidden} hidden units{transform}"
 
     def write_references(self) -> None:
-        """Adds what evaluation reads of the open folds; raises UserError if experiments had other contents of these."""
+        """Writes the judgments and the open folds for evaluation.
+
+        Raises UserError if the folder has experiments with other feature files or folds.
+        """
         folder, path = self.folder, self.folder.feature_hashes
         remedy = "take another --output.folder, or remove this one"
         hashes = {
@@ -82,9 +85,9 @@ class FeatureDataset:
 
 
 def open_features(config: Config, fold_name: str) -> FeatureDataset:
-    """Opens the fold of that name, or "all"; parses the files that were not parsed before.
+    """Opens one fold, or "all"; feature files are parsed once.
 
-    Raises UserError for a fold that does not exist, and with file and line for malformed files.
+    Raises UserError for a fold that does not exist, and, with file and line, for malformed files.
     """
     validate(config)
     source, folds = config.collection.source, config.collection.folds
@@ -106,19 +109,19 @@ def open_features(config: Config, fold_name: str) -> FeatureDataset:
 class FeatureTask:
     """A fold of feature vectors and the paper's network: see `rerank.training.task.Task`.
 
-    All training queries are used; those without a relevant document count for batch norm alone. Raises UserError if no
-    training query has a relevant document, and for several processes. `training` has the seed of the fold.
+    All training queries are used; queries without a relevant document matter only for batch norm. `training` has the
+    seed of the fold. Raises UserError if no training query has a relevant document, and for several processes.
     """
 
     judged_splits: ClassVar[tuple[Split, ...]] = ("valid", "test")
-    memory: ClassVar[None] = None  # batch norm: the scores depend on all documents of a step
+    memory: ClassVar[None] = None  # a step is not cut: with batch norm, scores depend on all its documents
     first_stage: ClassVar[Run] = {}
 
     def __init__(self, dataset: FeatureDataset, fold: Fold, accelerator: Accelerator) -> None:
         if accelerator.num_processes > 1:
             raise UserError(
-                f"{accelerator.num_processes} processes: batch norm would see each one's share of a step alone; "
-                "feature vectors are trained by one process"
+                f"{accelerator.num_processes} processes: batch norm needs all documents of a step; feature vectors are "
+                "trained by one process"
             )
         self.dataset, self.fold, self.accelerator = dataset, fold, accelerator
         training = dataset.config.training
@@ -133,7 +136,7 @@ class FeatureTask:
         self.sets: dict[Split, FeatureSet] = {"train": train, "valid": valid, "test": test}
         network, width = dataset.config.network, train.features.shape[1]
         model = FeatureMLP(width, network.hidden, self.training.seed, network.transform)
-        if not changes_with_a_shift(open_loss(dataset.config.loss)):  # what moves all scores would learn from rounding
+        if not changes_with_a_shift(open_loss(dataset.config.loss)):  # the gradient of a shift would be rounding error
             model.output.bias.requires_grad_(False)
             model.hidden_norm.bias.requires_grad_(False)
         self.model = model.to(accelerator.device)

@@ -1,4 +1,4 @@
-"""The first stage of an experiment: a run that the settings name, or BM25's, retrieved once; without torch."""
+"""The first stage of an experiment: a run that the settings name, or BM25's run, retrieved once. Imports no torch."""
 
 import json
 from collections.abc import Mapping
@@ -31,30 +31,30 @@ from rerank.utils.progress import log
 
 
 def open_checked(config: Config, fold_name: str = "all", judged: bool = False) -> Collection:
-    """The collection of the settings, with judgments if it is to be `judged`; logs what is noteworthy of its folds.
+    """Opens the collection of the settings, which must have judgments if `judged`; logs the notes on its folds.
 
-    Raises UserError for settings that are invalid, a fold that does not exist, and files that are missing or malformed.
+    Raises UserError for invalid settings, a fold that does not exist, and files that are missing or malformed.
     """
     validate(config)
     expect_text(config.collection.source)
     collection = open_collection(config.collection.source, config.collection.queries)
     if judged:
         collection.origin.expect_judgments()
-        queries_to_train(collection)  # before its folds: a file of queries may lack some
+        queries_to_train(collection)  # checked first: a file of queries may lack queries of the folds
     names = fold_names_of(config, collection)
     if fold_name not in (*names, "all", FINAL):
         raise UserError(f"fold {fold_name}: no such fold; expected {', '.join(names)}, all or {FINAL}")
     for note in collection.origin.judged.notes:
         log.info(note)
-    if collection.qrels:  # before the first stage is retrieved, which would be for other queries
+    if collection.qrels:  # checked before the first stage is retrieved, which depends on the folds
         expect_same_folds(config, collection)
     return collection
 
 
 def retrieve(config: Config) -> Path:
-    """The run of the first stage, retrieved unless it exists; the judgments and the folds are written next to it.
+    """Retrieves the run of the first stage unless it exists; writes judgments and folds next to it.
 
-    With `--collection.queries` it is the run of every query of the file, and these are not written. Raises UserError
+    With `--collection.queries`, retrieves every query of the file and writes no judgments or folds. Raises UserError
     for invalid settings, and for files that are missing or malformed.
     """
     if config.collection.queries:
@@ -68,7 +68,7 @@ def retrieve(config: Config) -> Path:
 
 
 def first_stage_facts(config: Config, run: Path) -> dict[str, Any]:
-    """What the manifest of a fold says of the run with its candidates."""
+    """The facts of a manifest about the first stage's run."""
     settings = config.first_stage
     facts: dict[str, Any] = {"first_stage": {"run": str(run), "sha256": kept_hash(run)}, "java": None}
     if settings.run:
@@ -79,10 +79,10 @@ def first_stage_facts(config: Config, run: Path) -> dict[str, Any]:
 def first_stage_run(
     config: Config, collection: Collection, folder: CollectionFolder, in_use: Mapping[str, str] | None = None
 ) -> Path:
-    """The run to re-rank: the one that the settings name, else BM25's, which is retrieved once.
+    """The run to re-rank: the one that the settings name, or BM25's, which is retrieved once.
 
-    BM25 searches `queries_to_search`; the run of a file of queries has a name of its own. If fewer or more queries than
-    those of `queries_to_train` are `in_use`, it searches these, for a run with a name of its own.
+    BM25 searches the queries of `queries_to_search`, or those `in_use` if they are not all of `queries_to_train`. The
+    name of the run has a hash of the queries if they are `in_use` or from a file.
     """
     settings, language = config.first_stage, config.collection.language
     if settings.run:
@@ -118,7 +118,7 @@ def first_stage_run(
 
 
 def _check_run(file: Path, searched: dict[str, str], source: str) -> None:
-    """Raises UserError if the run is not of the documents and queries `searched`, or has changed since then."""
+    """Raises UserError if the run was retrieved from other documents or queries, or was changed since."""
     record, remedy = file.with_suffix(".json"), f"remove it and {file.name} to retrieve again"
     origin = read_json(record, dict[str, Any], remedy)
     try:
@@ -135,13 +135,13 @@ def _check_run(file: Path, searched: dict[str, str], source: str) -> None:
 
 
 def find_index(config: Config, collection: Collection, folder: CollectionFolder, with_words: bool = False) -> Path:
-    """The Lucene index of the settings, built under `folder` if it is the collection's own (see `choose_index`)."""
+    """The Lucene index of the settings; the collection's own is built in `folder` (see `choose_index`)."""
     settings, language = config.first_stage, config.collection.language
     return choose_index(settings.index, collection, folder.index, settings.threads or None, language, with_words)
 
 
 def with_texts(config: Config, collection: Collection, folder: CollectionFolder) -> Collection:
-    """The collection itself, or with the texts that the index stores if its documents are not on this machine."""
+    """The collection; if its documents are not on this machine, with the texts that the index stores."""
     if collection.has_documents:
         return collection
     return with_indexed_texts(collection, find_index(config, collection, folder))

@@ -1,4 +1,4 @@
-"""The lists of a fold: candidates that train or are measured, and training lists from a file with their texts."""
+"""The lists of a fold: candidates to train on or to measure, and training lists from a file."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,9 +18,9 @@ from rerank.utils.progress import log
 def measured_candidates(
     split: Split, fold: Fold, candidates: Mapping[str, Candidates], qrels: Judgments
 ) -> Sequence[Candidates]:
-    """The candidates of the validation or test queries that have any; raises UserError if none of these is judged."""
+    """The candidates of the validation or test queries that have candidates; raises UserError if none is judged."""
     query_ids: tuple[str, ...] = getattr(fold, split)
-    if split == "test" and not query_ids:  # of the final model, and of a stage of a pipeline
+    if split == "test" and not query_ids:  # the final model, or a stage of a pipeline
         return []
     found = [query_id for query_id in query_ids if candidates[query_id].doc_ids]
     if not any(query_id in qrels for query_id in found):
@@ -31,18 +31,18 @@ def measured_candidates(
 
 
 def in_first_order(lists: Iterable[Candidates]) -> Run:
-    """The run of some candidates in the first stage's order, in which they come."""
+    """The run of candidates in their order, which is the first stage's."""
     return {found.query_id: {doc_id: -float(at) for at, doc_id in enumerate(found.doc_ids)} for found in lists}
 
 
 def trainable_candidates(fold: Fold, candidates: Mapping[str, Candidates], show: bool = True) -> Sequence[Candidates]:
-    """The candidates of the training queries that have a relevant one; raises UserError if none has."""
+    """The candidates of the training queries with a relevant candidate; raises UserError if there is none."""
     skipped = {query_id for query_id in fold.train if not any(candidates[query_id].labels)}
-    of = f"{len(fold.train)} training queries"
+    queries = f"{len(fold.train)} training queries"
     if len(skipped) == len(fold.train):
-        raise UserError(f"fold {fold.name}: none of its {of} has a relevant candidate: nothing to learn")
+        raise UserError(f"fold {fold.name}: none of its {queries} has a relevant candidate: nothing to learn")
     if skipped and show:
-        log.info(f"fold {fold.name}: {len(skipped)} of {of} have no relevant candidate: skipped")
+        log.info(f"fold {fold.name}: {len(skipped)} of {queries} have no relevant candidate: skipped")
     return ListsOf(candidates, [query_id for query_id in fold.train if query_id not in skipped])
 
 
@@ -54,11 +54,11 @@ def judgments_of(split: Split, fold: Fold, qrels: Judgments) -> Qrels:
 def lists_of_fold(
     file: TrainingLists, fold: Fold, queries: Mapping[str, str], loss: str
 ) -> tuple[list[Candidates], dict[str, Any]]:
-    """The lists of the file that train the fold, and what its manifest says of them.
+    """The lists of a file that train the fold, and the facts about them for its manifest.
 
-    Lists whose query has the text of a validation or test query of the fold, but for white space and case, are left out
-    (`held_out`); so are those without a label of 1 or more for a loss that takes judgments. `queries` are the
-    collection's, query_id to text. Raises UserError if no list is left.
+    A list is left out (`held_out`) if its query has the text of a validation or test query of the fold, ignoring white
+    space and case; for a loss that takes judgments also if no label is 1 or more. `queries` are the texts of the
+    collection's queries by id. Raises UserError if no list is left.
     """
 
     def normalised(text: str) -> str:
@@ -86,7 +86,10 @@ def lists_of_fold(
 
 
 def texts_of(doc_ids: Sequence[str], collection: Collection, file: TrainingLists | None) -> Iterator[str]:
-    """The texts of documents of the collection and then of those that the file gives by text, these up to its last."""
+    """The texts of `doc_ids`: first the documents of the collection, then the file's own texts.
+
+    The file's own texts end `doc_ids`: they are its last ones, in order.
+    """
     own = [doc_id for doc_id in doc_ids if not (file and doc_id.startswith(OF_TEXT))]
     for document in collection.get(own):
         yield document.text

@@ -1,4 +1,4 @@
-"""Reads GRID.toml and builds its cells: ordinary configurations, each with a name of its own."""
+"""Reads GRID.toml and builds its cells: configurations with distinct names."""
 
 import functools
 import itertools
@@ -16,18 +16,23 @@ from rerank.utils.errors import UserError, nearest
 
 Table = dict[str, list[object]]
 """Setting, such as training.lr -> its values."""
+
 KEYS = ("config", "fold", "grid")
+"""The keys of GRID.toml."""
+
 LOSS = "loss.name"
-SHORT = ("loss", "training")  # sections that are left out of a cell's name: loss.alpha = 1 is alpha=1
+
+SHORT = ("loss", "training")
+"""Sections that are left out of a cell's name: loss.alpha = 1 is alpha=1."""
 
 
 def read_grid(path: Path, flags: Sequence[str] = (), config: Path | None = None) -> tuple[str, list[Config]]:
-    """The fold that a GRID.toml names, and its cells: every combination of the values of each `[[grid]]` table.
+    """The fold that GRID.toml names, and its cells: every combination of the values of each `[[grid]]` table.
 
-    They change the settings of the flags and of the file `config`, else of the one that the grid names: a path relative
-    to it, or a name such as mq2008. A cell's name (output.name) is its loss and the settings of its table, so that it
-    stays the same when the grid grows, and the seed if it is not 0. Raises UserError for a malformed file and two cells
-    of one name; and what the command line raises for a wrong flag or value.
+    A cell changes the settings of the flags and of the file `config`. Without `config`, the grid names the file: a path
+    relative to GRID.toml, or a name such as mq2008. A cell's name (output.name) has its loss, the settings of its table
+    and the seed if it is not 0, so it stays the same when the grid grows. Raises UserError for a malformed file and for
+    two cells with the same name, and the errors of the command line for a wrong flag or value.
     """
     given = read_toml(path)
     for key in given:
@@ -43,12 +48,12 @@ def read_grid(path: Path, flags: Sequence[str] = (), config: Path | None = None)
 
 
 def _cells(tables: list[Table], base: dict[str, object], source: str, flags: Sequence[str]) -> list[Config]:
-    """The cells on top of the sections `base`, read from `source`, and the flags."""
+    """The cells, based on the sections `base`, which were read from `source`, and on the flags."""
     plain = parse(flags, base, source)
     if plain.output.name:
         raise UserError(f"--name {plain.output.name}: a sweep names its cells itself; use another --output.folder")
 
-    @functools.cache  # parsing is slow, so each value of a setting is parsed once
+    @functools.cache  # parsing is slow
     def parsed(setting: str, text: str) -> Config:
         return parse([*flags, f"--{setting.replace('_', '-')}={text}"], base, source)
 
@@ -59,11 +64,11 @@ def _cells(tables: list[Table], base: dict[str, object], source: str, flags: Seq
             config = plain
             for key, value in zip(table, combination, strict=True):
                 section, _, name = key.partition(".")
-                of_value = parsed(key, str(value))
-                if key == LOSS:  # with the hyperparameters that the file has for it
-                    config = replace(config, loss=of_value.loss)
+                with_value = parsed(key, str(value))
+                if key == LOSS:  # with the file's hyperparameters of this loss
+                    config = replace(config, loss=with_value.loss)
                 else:
-                    config = replace_setting(config, key, sections(of_value)[section][name])
+                    config = replace_setting(config, key, sections(with_value)[section][name])
             config = replace_setting(config, "output.name", cell_name(config, {*table, *seed}))
             if found.setdefault(config.output.name, config) != config:
                 raise UserError(f"two different cells of the grid would be called {config.output.name}")
@@ -71,7 +76,11 @@ def _cells(tables: list[Table], base: dict[str, object], source: str, flags: Seq
 
 
 def cell_name(config: Config, settings: Iterable[str]) -> str:
-    """The loss and the values of these settings, in the configuration's order: smoothi-metric=ndcg_10-alpha=1."""
+    """The loss and the values of these settings, in the order of the configuration.
+
+    >>> cell_name(Config(), ["loss.metric", "loss.alpha"])
+    'smoothi-metric=ndcg-alpha=1'
+    """
     parts = [config.loss.name]
     for table, values in sections(config).items():
         for key, value in values.items():
@@ -82,7 +91,7 @@ def cell_name(config: Config, settings: Iterable[str]) -> str:
 
 
 def _table(path: Path, number: int, table: dict[str, object]) -> Table:
-    """The values of each setting of a table; the loss comes first, as a loss is chosen before its hyperparameters."""
+    """The values of each setting of a table; the loss comes first, as its hyperparameters depend on it."""
     where = f"{path}: [[grid]] table {number}"
     valid = [f"{name}.{key}" for name, values in sections(Config()).items() for key in values if name != "output"]
     valid += [f"loss.{key}" for key in losses_with()]

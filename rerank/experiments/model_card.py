@@ -1,4 +1,4 @@
-"""The model cards of checkpoints: README.md, from the templates of the folder cards."""
+"""Writes the model cards of checkpoints, README.md, from the templates in the folder cards."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ CARD = "README.md"
 
 
 def write_training_card(checkpoint: Path, config: Config, collection: str, fold: Fold, facts: dict[str, Any]) -> None:
-    """Writes the card of a fold's model; `facts` are its manifest's."""
+    """Writes the model card of a fold; `facts` are those of its manifest."""
     files = ("config.json", "tokenizer_config.json")
     model, tokenizer = (json.loads((checkpoint / file).read_text(encoding="utf-8")) for file in files)
     templates = Environment(loader=FileSystemLoader(Path(__file__).parent / "cards"), trim_blocks=True)
@@ -39,7 +39,7 @@ def write_training_card(checkpoint: Path, config: Config, collection: str, fold:
 
 
 def _measures(fold: Fold, facts: dict[str, Any]) -> list[list[str]]:
-    """The rows of the table of measures, its header first."""
+    """The rows of the table of measures, header first."""
     means = {split: result["means"] for split, result in facts["outcome"].items()}
     names = {"valid": f"{len(fold.valid)} validation queries", "test": f"{len(fold.test)} test queries"}
     rows = [[name, *(f"{means[split][name]:.4f}" for split in means)] for name in next(iter(means.values()))]
@@ -47,11 +47,11 @@ def _measures(fold: Fold, facts: dict[str, Any]) -> list[list[str]]:
 
 
 def _front_matter(encoder: str) -> str:
-    """What huggingface.co reads; licence and base model are those of the encoder's own card, if it has one."""
+    """The metadata for huggingface.co; licence and base model come from the encoder's own card, if it has one."""
     from huggingface_hub import ModelCard, ModelCardData
 
     card, base = encoder_folder(encoder) / CARD, dict[str, Any]()
-    with contextlib.suppress(Exception):  # OSError; PyYAML's types, ValueError for front matter that is no mapping
+    with contextlib.suppress(Exception):  # OSError, PyYAML's types, ValueError if the front matter is no mapping
         base = ModelCard.load(card, ignore_metadata_errors=True).data.to_dict()
     data = ModelCardData(
         library_name="sentence-transformers",

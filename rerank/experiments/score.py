@@ -1,4 +1,4 @@
-"""Re-ranks any run with a model, part by part, in one process, in several, or on a Ray cluster (`rerank score`)."""
+"""`rerank score`: re-ranks any run with a model, part by part, in one process, in several, or on a Ray cluster."""
 
 import json
 import shutil
@@ -35,17 +35,26 @@ from rerank.utils.files import file_hash, kept_hash, remove_at_once, short_hash
 from rerank.utils.parallel import failures
 from rerank.utils.progress import log, progress
 
-MOST_PARTS, LEAST_TOKENS = 100, 2**18
-"""By default an interrupted command loses at most one hundredth of its work, or this many tokens."""
+MOST_PARTS = 100
+"""Most parts by default: an interrupted command loses at most one hundredth of its work."""
+
+LEAST_TOKENS = 2**18
+"""Least tokens of a part by default, so that small runs have few parts."""
 
 
 def default_parts(tokens: np.ndarray) -> int:
-    """The number of parts for queries whose candidates have these numbers of tokens, (queries,)."""
+    """The default number of parts; tokens: (queries,), the tokens of each query's candidates."""
     return max(1, min(MOST_PARTS, len(tokens), int(tokens.sum()) // LEAST_TOKENS))
 
 
 def cut(tokens: np.ndarray, parts: int) -> list[int]:
-    """The parts + 1 bounds of parts of about equal tokens, from those of each query, (queries,); no part is empty."""
+    """Cuts queries into parts with about equal tokens; returns parts + 1 bounds. No part is empty.
+
+    tokens: (queries,), the tokens of each query's candidates.
+
+    >>> cut(np.array([5, 1, 1, 1]), 2)
+    [0, 1, 4]
+    """
     ends, steps = tokens.cumsum(), np.arange(1, parts)
     inner = np.searchsorted(ends, ends[-1] * steps / parts, side="left") + 1
     inner = np.maximum.accumulate(np.maximum(inner, steps) - steps) + steps  # each part has a query
@@ -55,11 +64,11 @@ def cut(tokens: np.ndarray, parts: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of the run `out`; part number n, from 1, is the queries bounds[n - 1]:bounds[n].
+    """The parts of the run `out`; part n, from 1, has the queries bounds[n - 1]:bounds[n].
 
-    `facts` are what the scores depend on; their name is the last column of the run. A hash of them is in the name of
-    the folder, so that parts of different inputs are never joined. Every process derives the same plan, so processes
-    need no lock: two that score the same part write the same file.
+    `facts` are the inputs that scores depend on; `facts["name"]` is the last column of the run. The name of the folder
+    has a hash of the facts, so that parts of different inputs are never joined. Every process computes the same plan
+    and needs no lock: two processes that score the same part write the same file.
     """
 
     out: Path
@@ -85,7 +94,7 @@ class Parts:
         return [number for number in self.numbers if not self.file(number).exists()]
 
     def join(self) -> None:
-        """Writes the run from its parts, and removes their folder at once; raises UserError if a part is missing."""
+        """Writes the run from its parts and removes their folder; raises UserError if a part is missing."""
         if self.missing():
             raise UserError(f"{self.folder}: parts were removed while others were scored; run the command again")
         with new_file(self.out) as out:
@@ -99,19 +108,19 @@ class Parts:
 def rescore(
     config: Config, checkpoint: str, run: Path | None, out: Path, parts: int | None = None, engine: str = LOCAL
 ) -> bool:
-    """Re-ranks the candidates of a run, to `--first-stage.depth`, and writes the run `out` and its manifest.
+    """Re-ranks the candidates of a run, down to `--first-stage.depth`, and writes the run `out` and its manifest.
 
-    Without `run` it is BM25's, which is retrieved unless it exists. Queries without a text are left out and logged.
-    Each of the `parts` (None: up to 100, by the tokens) is written to `out` + ".parts-<hash>" when it is scored, here
-    or on the Ray cluster `engine`, and the same call goes on after the last one. Their number may change the last
-    digits of a score, as the other documents of a forward pass may.
+    Without `run`, BM25's run is re-ranked, and retrieved unless it exists. Queries without a text are left out and
+    logged. Parts are scored here or on the Ray cluster `engine`. Each of the `parts` (None: up to 100, by tokens) is
+    written to `out` + ".parts-<hash>", so that the same call resumes after an interruption. The number of parts may
+    change the last digits of a score.
 
-    Returns whether `out` is written: not if a part has failed on the cluster, which is printed. Raises UserError for a
-    model without a trained head, for inputs that are missing or malformed, for an `out` that cannot be written or gives
-    the run no name, and if the cluster is lost.
+    Returns whether `out` was written; it is not if a part failed on the cluster, which is printed. Raises UserError for
+    a model without a trained head, for inputs that are missing or malformed, for an `out` that cannot be written or
+    gives the run no name, and if the cluster is lost.
     """
     manifest, here = manifest_of(out), engine == LOCAL
-    tag_of(out)  # so that a name that gives no tag is refused before any work
+    tag_of(out)  # refuses a name without a tag before any work
     expect_engine(engine)
     check_encoder(config)
     if config.collection.source:
@@ -149,10 +158,10 @@ def rescore(
 
 
 def _plan(scoring: Scoring, out: Path, parts: int | None) -> Parts:
-    """The parts of the run: at most one a query, by default as many as `default_parts` gives."""
+    """The plan of a run: at most one part a query, by default `default_parts`."""
     tokens, settings, checkpoint = scoring.tokens, scoring.dataset.config, scoring.checkpoint
     texts = scoring.dataset.collection.queries
-    graph = [file_hash(Path(checkpoint) / EXPORT_FILE)] if is_export(checkpoint) else None  # of its other files' hashes
+    graph = [file_hash(Path(checkpoint) / EXPORT_FILE)] if is_export(checkpoint) else None  # has all files' hashes
     facts = {
         "run": kept_hash(scoring.run),
         "depth": settings.first_stage.depth,
@@ -169,12 +178,12 @@ def _plan(scoring: Scoring, out: Path, parts: int | None) -> Parts:
 
 
 def _score_parts(scoring: Scoring, plan: Parts, numbers: Sequence[int]) -> None:
-    """Scores parts, those that the main process has found missing, over the processes of the accelerator."""
+    """Scores parts with all processes of the accelerator; the main process says which."""
     accelerator, shared = scoring.accelerator, [numbers]
     broadcast_object_list(shared)
     for number in progress(shared[0], len(shared[0]), "scoring parts", show=accelerator.is_main_process):
         lists = scoring.lists[plan.queries(number)]
-        run = score_candidates(scoring.model, scoring.passages, lists, accelerator, scoring.memory, show=False)
+        run = score_candidates(scoring.model, scoring.passages, lists, accelerator, scoring.memory, None)
         if accelerator.is_main_process:
             write_run(plan.file(number), run, plan.facts["name"])
 
@@ -182,7 +191,7 @@ def _score_parts(scoring: Scoring, plan: Parts, numbers: Sequence[int]) -> None:
 def _score_on_cluster(
     config: Config, scoring: Scoring, run: Path | None, plan: Parts, numbers: Sequence[int], engine: str
 ) -> bool:
-    """Scores parts on the Ray cluster `engine`; returns whether none has failed, which is printed at the end."""
+    """Scores parts on the Ray cluster `engine`, prints those that failed, and returns whether none did."""
     if not numbers:
         return True
     config = replace(config, collection=scoring.dataset.config.collection)
@@ -195,7 +204,7 @@ def _score_on_cluster(
 
 
 def _score_part(config: Config, checkpoint: str, run: Path | None, expected: Parts, number: int) -> None:
-    """Scores a part and writes it, in a worker; raises UserError if this node sees other inputs than the command."""
+    """Scores a part in a worker and writes it; raises UserError if this node sees other inputs than the command."""
     scoring, plan = _opened(config, checkpoint, run, expected.out, len(expected.numbers))
     if plan != expected:
         raise UserError(f"{expected.out}: this node has another model, first stage, text or setting than the command")
@@ -204,6 +213,6 @@ def _score_part(config: Config, checkpoint: str, run: Path | None, expected: Par
 
 @lru_cache(maxsize=1)
 def _opened(config: Config, checkpoint: str, run: Path | None, out: Path, parts: int) -> tuple[Scoring, Parts]:
-    """The model on its device, which each worker opens once, and the plan."""
+    """The model on its device and the plan; cached, so each worker opens them once."""
     scoring = open_scoring(config, checkpoint, run, open_accelerator(config.training))
     return scoring, _plan(scoring, out, parts)

@@ -1,9 +1,8 @@
-"""Opens what scores a run: the model, and the passages of the candidates of each query that has a text."""
+"""Opens the model and the candidates to score for a run."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from accelerate import Accelerator
@@ -21,20 +20,21 @@ from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.compiled import WORTH_COMPILING, compile_layers
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.memory import TokenBudget, open_budget
-from rerank.models.scoring import pairs_of
+from rerank.models.scoring import Scorer, pairs_of
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
-QUERIES_AT_ONCE = 1000  # whose candidates' tokens are counted together
+QUERIES_AT_ONCE = 1000
+"""Queries whose candidates' tokens are counted together, which bounds the memory."""
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """What scores a run; the settings of the data set are those of the caller and what the checkpoint records."""
+    """A model on its device and the candidates that it scores; `dataset.config` includes the checkpoint's settings."""
 
     checkpoint: str
     dataset: TextDataset
-    model: Any
+    model: Scorer
     passages: PassageBuilder
     lists: list[Candidates]
     accelerator: Accelerator
@@ -59,9 +59,9 @@ class Scoring:
 
 
 def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator: Accelerator) -> Scoring:
-    """Opens the model and the candidates of the run; retrieves and tokenises what is missing.
+    """Opens the model and the candidates of the run; retrieves and tokenises if necessary.
 
-    Without a collection in the settings it is the one that the checkpoint records; raises UserError if there is none.
+    If the settings name no collection, the checkpoint's is used; raises UserError if the checkpoint records none.
     """
     training, first_stage, encoder = config.training, config.first_stage, config.encoder
     model = open_trained_cross_encoder(checkpoint, encoder.pooling, encoder.max_doc_tokens, encoder.template)
@@ -78,15 +78,15 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
     for line in (truncation_summary(passages, model.max_doc_tokens), *placed):
         log.info(line)
     lists = [candidates for candidates in dataset.candidates.values() if candidates.doc_ids]
-    is_long = isinstance(model, CrossEncoder) and sum(len(one.doc_ids) for one in lists) >= WORTH_COMPILING
-    if is_long and (reason := compile_layers(model, accelerator.autocast)):
+    is_long = sum(len(candidates.doc_ids) for candidates in lists) >= WORTH_COMPILING
+    if is_long and isinstance(model, CrossEncoder) and (reason := compile_layers(model, accelerator.autocast)):
         log.info(reason)
     memory = open_budget(training.max_tokens_per_forward, accelerator.device)
     return Scoring(checkpoint, dataset, model, passages, lists, accelerator, memory)
 
 
 def _run_dataset(config: Config) -> TextDataset:
-    """The data set of the queries of a run; logs which have no text; raises UserError if none has one."""
+    """The data set of the queries of a run; logs queries without a text, raises UserError if no query has one."""
     collection = open_collection(config.collection.source, config.collection.queries)
     folder = folder_of(config, collection)
     run, file = first_stage_run(config, collection, folder), config.collection.queries
@@ -94,14 +94,14 @@ def _run_dataset(config: Config) -> TextDataset:
     found = read_run_arrays(run, depth, collection.queries)
     known = [query_id for query_id in collection.queries if query_id in found]
     if missing := [query_id for query_id in found if query_id not in collection.queries]:
-        texts, those = file or collection.source, f"the {len(found)} queries of {run}"
+        texts, queries = file or collection.source, f"the {len(found)} queries of {run}"
         if not known:
             raise UserError(
-                f"{texts}: has the text of none of {those}, such as {missing[0]}; expected a run for this collection, "
-                "or --collection.queries, a file of their texts"
+                f"{texts}: has the text of none of {queries}, such as {missing[0]}; expected a run for this "
+                "collection, or --collection.queries, a file of their texts"
             )
         log.info(
-            f"{texts}: has no text of {len(missing)} of {those}, such as {', '.join(missing[:3])}: they are not "
+            f"{texts}: has no text of {len(missing)} of {queries}, such as {', '.join(missing[:3])}: they are not "
             "re-ranked, and not in the output"
         )
     candidates = select_candidates(found, {}, depth, known, keep_scores)

@@ -1,4 +1,4 @@
-"""Sweeps: a grid of settings, whose cells are ordinary experiments, and their folds trained side by side."""
+"""`rerank sweep`: trains a grid of settings; each cell is an experiment, whose folds are trained in parallel."""
 
 import random
 import sys
@@ -30,12 +30,15 @@ from rerank.utils.locks import locked
 from rerank.utils.parallel import count_cores, failures, work
 from rerank.utils.progress import log, progress
 
-OWN = ("loss", "lists", "training", "output")  # the sections that nothing shared depends on
-BEST = 20  # the cells of the table of the best ones
+OWN = ("loss", "lists", "training", "output")
+"""The sections that shared data (candidates, folds, tokens) do not depend on."""
+
+BEST = 20
+"""Rows of the table of the best cells."""
 
 
 class Job(NamedTuple):
-    """One fold of an experiment, which is called a cell in a sweep."""
+    """A fold of an experiment (a cell of the sweep) to train."""
 
     config: Config
     fold: str
@@ -46,7 +49,7 @@ class Job(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """The collection's folder, and the names of the folds to train and of all folds."""
+    """The data that cells share: the collection's folder, the names of the folds to train, and of all folds."""
 
     folder: CollectionFolder
     folds: list[str]
@@ -58,7 +61,8 @@ def run_sweep(
 ) -> bool:
     """Trains the unfinished cells of the grid in `path`, prints the best ones, and returns whether none failed.
 
-    `flags` apply to all cells; `config` and `fold` replace those of the grid. Raises UserError before any training.
+    `flags` apply to all cells; `config` and `fold` override those of the grid. Raises UserError for wrong settings,
+    before any training.
     """
     expect_engine(engine)
     fold_of_grid, configs = read_grid(path, flags, config)
@@ -71,8 +75,8 @@ def run_sweep(
     if fold == FINAL:
         raise UserError(f"--fold {FINAL}: a sweep compares models on folds; expected the name of a fold, or all")
     shared, failed = train_side_by_side(configs, fold, engine, workers)
-    for folder, folds, _ in {one.folder: one for one in shared}.values():
-        names = [cell.output.name for cell, of_cell in zip(configs, shared, strict=True) if of_cell.folder == folder]
+    for folder, folds, _ in {data.folder: data for data in shared}.values():
+        names = [cell.output.name for cell, data in zip(configs, shared, strict=True) if data.folder == folder]
         print(best_cells(folder.path, names, folds, configs[0].training.measure))
     for job, reason in failed:
         print(f"failed: {job.name}: {reason}", file=sys.stderr)
@@ -82,28 +86,28 @@ def run_sweep(
 def train_side_by_side(
     configs: Sequence[Config], fold: str, engine: str, workers: int | None = None
 ) -> tuple[list[Shared], list[tuple[Job, str]]]:
-    """Trains the unfinished folds of experiments, on this machine or the Ray cluster `engine` (see `work_on_ray`).
+    """Trains the unfinished folds of experiments in parallel, here or on the Ray cluster `engine` (see `work_on_ray`).
 
-    Returns what each experiment shares, and the folds that failed, with the reason. On this machine there is by default
-    a worker for each GPU, which has it alone unless the settings choose one, else for each core.
+    Returns the shared data of each experiment, and the failed folds with the reason. The default number of workers on
+    this machine is the number of GPUs, one for each worker unless the settings name a device, or else of cores.
     """
     expect_engine(engine)
     shared = _prepare_shared(configs, fold)
     jobs = []
-    for config, of_cell in zip(configs, shared, strict=True):
-        experiment = of_cell.folder.experiment(config.output.name or config.loss.name)
+    for config, data in zip(configs, shared, strict=True):
+        experiment = data.folder.experiment(config.output.name or config.loss.name)
         with locked(experiment.path, "settings"):
             save_settings(config, experiment.settings)
-        left = [name for name in of_cell.folds if not experiment.fold(name).finished]
-        is_whole = all(experiment.fold(name).finished for name in of_cell.all_folds)
+        left = [name for name in data.folds if not experiment.fold(name).finished]
+        is_whole = all(experiment.fold(name).finished for name in data.all_folds)
         if not left and is_whole and not experiment.all_run.exists():
-            left = of_cell.folds[:1]  # the last fold to end writes it
+            left = data.folds[:1]  # training a finished fold writes all.run
         jobs += [Job(config, name) for name in left]
-    total = sum(len(of_cell.folds) for of_cell in shared)
+    total = sum(len(data.folds) for data in shared)
     log.info(f"{total} folds, {total - len(jobs)} of them finished already")
     if not jobs:
         return shared, []
-    random.Random(0).shuffle(jobs)  # mixes quick and slow cells, so that the estimated time is right from the start
+    random.Random(0).shuffle(jobs)  # mixes quick and slow cells, so that the estimated time is right early
     devices = {job.config.training.device for job in jobs}
     if engine != LOCAL:
         ended = work_on_ray(engine, partial(_train, None), jobs, workers, gpus=devices != {"cpu"})
@@ -117,7 +121,7 @@ def train_side_by_side(
 
 
 def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure: str) -> str:
-    """A table of the cells with the best mean over the validation queries, among those that have all these folds."""
+    """A table of the cells with the best mean over validation queries, of the cells that finished all these folds."""
     measure = measure_name("nDCG" if measure == "loss" else measure)  # losses cannot be compared with each other
     means, first_stages = {}, {}
     for name in progress(names, len(names), "validation values"):
@@ -130,14 +134,14 @@ def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure
     head = f"{folder}: the best of {len(means)} finished cells"
     over = f"mean ± standard error over {len(folds)} folds" if len(folds) > 1 else f"fold {folds[0]}"
     rows = [["cell", f"{measure} of validation"], *([name, format_mean(*means[name])] for name in best)]
-    if all(first_stages[name] for name in best):  # there is none of feature vectors
+    if all(first_stages[name] for name in best):  # feature vectors have no first stage
         firsts = (f"{fmean(first_stages[name]):.4f}" for name in best)
         rows = [[*row, first] for row, first in zip(rows, ["first stage", *firsts], strict=True)]
     return f"{head}, {over}\n\n{aligned(rows)}\n"
 
 
 def _prepare_shared(configs: Sequence[Config], fold: str) -> list[Shared]:
-    """Retrieves and tokenises; for each experiment, what it shares with those that differ in OWN alone."""
+    """Retrieves and tokenises; returns the data of each experiment, shared by those that differ only in OWN."""
     prepared: dict[str, Shared] = {}
     shared = []
     for config in configs:
@@ -149,13 +153,14 @@ def _prepare_shared(configs: Sequence[Config], fold: str) -> list[Shared]:
             dataset = experiment.dataset
             dataset.task(dataset.folds[0], experiment.accelerator)  # writes the token store
             experiment.accelerator.free_memory()
-            prepared[key] = Shared(dataset.folder, [part.name for part in dataset.folds], dataset.fold_names)
+            names = [one_fold.name for one_fold in dataset.folds]
+            prepared[key] = Shared(dataset.folder, names, dataset.fold_names)
         shared.append(prepared[key])
     return shared
 
 
 def _train(threads: int | None, job: Job) -> None:
-    """Trains a job, with as many threads as that at most."""
+    """Trains a job with at most `threads` threads."""
     if threads is not None:
         torch.set_num_threads(min(torch.get_num_threads(), threads))
     train_folds(job.config, job.fold)

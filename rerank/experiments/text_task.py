@@ -1,4 +1,4 @@
-"""Text: TextDataset, queries and documents with their candidates; TextTask, a fold of it with a cross-encoder."""
+"""Text: TextDataset, a collection with its candidates; TextTask, one of its folds and a cross-encoder."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -58,11 +58,13 @@ from rerank.utils.progress import log
 
 @dataclass(frozen=True)
 class TextDataset:
-    """The candidates of every query; a fold's training starts from the encoder `model`.
+    """A collection and the candidates of its queries.
 
-    `first_stage` is the run of the candidates, or None if a stage of a pipeline ranked them. The queries are those of
-    `queries_to_train`, or those of a run that is only re-ranked. `lists` are those of `--training.lists`, `folds` those
-    to train.
+    first_stage: the run of the candidates; None if a stage of a pipeline ranked them.
+    candidates: by query; the queries are those of `queries_to_train`, or of a run that is only re-ranked.
+    model: the encoder that training starts from.
+    lists: those of `--training.lists`, if given.
+    folds: the folds to train.
     """
 
     config: Config
@@ -82,9 +84,9 @@ class TextDataset:
         write_references(self.config, self.collection)
 
     def passages(self, model: Any) -> PassageBuilder:
-        """Tokenises queries, and the candidates and the documents of the training lists, these once and on disk.
+        """Tokenises the queries, and the documents of candidates and training lists; documents are cached on disk.
 
-        Raises UserError for an unknown document, and if the tokenizer cannot tell the pair from the model's template.
+        Raises UserError for an unknown document, and if the tokenizer cannot find query and document in the template.
         """
         doc_ids = distinct_doc_ids(self.candidates)
         queries = {query_id: self.collection.queries[query_id] for query_id in self.candidates}
@@ -107,16 +109,16 @@ def open_passages(
     cache: Path,
     fingerprint: str,
 ) -> PassageBuilder:
-    """The passages of a model for queries by id, and documents that are tokenised once, on disk (see `open_store`)."""
+    """The passages of queries and documents for a model; tokenised documents are cached on disk (see `open_store`)."""
     tokenizer, pair = model.tokenizer, open_template(model.tokenizer, model.template)
     documents = open_store(cache, doc_ids, texts, tokenizer, model.max_doc_tokens, fingerprint, pair.document_lead)
     return PassageBuilder.build(queries, documents, tokenizer, pair, model.max_length)
 
 
 def open_text(config: Config, fold_name: str) -> TextDataset:
-    """The data set of the fold of that name, "all" or "final"; retrieves what is missing.
+    """Opens the data set with one fold, "all" or "final"; retrieves candidates if necessary.
 
-    Raises UserError for a fold that does not exist and for files that are missing, such as judgments, or malformed.
+    Raises UserError for a fold that does not exist, and for files, such as judgments, that are missing or malformed.
     """
     collection, file = open_checked(config, fold_name, judged=True), config.training.lists
     lists = read_training_lists(Path(file), collection.queries, LABELS[config.loss.name]) if file else None
@@ -134,7 +136,7 @@ def open_text(config: Config, fold_name: str) -> TextDataset:
 
 
 def open_to_train(config: Config, encoder: str, accelerator: Accelerator) -> tuple[CrossEncoder, TokenBudget]:
-    """A cross-encoder on its device, and the tokens of a forward pass; logs what is noteworthy of it."""
+    """A cross-encoder on its device, and its token budget; logs how it is placed and why passages are padded."""
     settings, training = config.encoder, config.training
     model = open_cross_encoder(encoder, settings.pooling, training.seed, settings.template, settings.lora_rank)
     model.max_doc_tokens = settings.max_doc_tokens
@@ -147,7 +149,7 @@ def open_to_train(config: Config, encoder: str, accelerator: Accelerator) -> tup
 
 
 def _place(model: CrossEncoder, training: TrainingSettings, accelerator: Accelerator) -> None:
-    """Moves a model to its device, and compiles it there, unless algorithms are to be deterministic."""
+    """Moves a model to its device, and compiles it unless algorithms must be deterministic."""
     for line in model.place(accelerator.device, accelerator.autocast, training.precision == "auto"):
         log.info(line)
     if not training.deterministic and (reason := compile_layers(model, accelerator.autocast)):
@@ -155,11 +157,10 @@ def _place(model: CrossEncoder, training: TrainingSettings, accelerator: Acceler
 
 
 class TextTask:
-    """A fold of text and a cross-encoder.
+    """A fold of text and a cross-encoder; `training` has the seed of the fold.
 
-    Raises UserError if no training query has a relevant candidate, or no validation or test query is judged and has a
-    candidate; with `--training.lists`, if none of its lists is left for the fold. The final model has no test queries.
-    `training` has the seed of the fold.
+    Raises UserError if no training query has a relevant candidate, or if no validation or no test query is judged and
+    has a candidate; with `--training.lists`, if no list is left for the fold. The final model has no test queries.
     """
 
     judged_splits: ClassVar[tuple[Split, ...]] = ("train", "valid", "test")
@@ -186,7 +187,7 @@ class TextTask:
             self.lists["train"] = trainable_candidates(fold, candidates)
 
     def _freeze_idle_bias(self) -> None:
-        """Leaves the bias of the scores as it is under a loss that it does not change: it would learn from rounding."""
+        """Freezes the bias of the scores if the loss does not depend on it: its gradient would be rounding error."""
         bias, pooling = self.model.output_bias, POOLINGS[self.model.pooling]
         if bias is not None and moves_with_scores(pooling) and not changes_with_a_shift(open_loss(self.config.loss)):
             bias.requires_grad_(False)
@@ -214,7 +215,7 @@ class TextTask:
         return judgments_of(split, self.fold, self.dataset.collection.qrels)
 
     def save(self, folder: Path) -> None:
-        """Writes a Hugging Face folder that records the collection, and a first stage whose scores it adds."""
+        """Writes a Hugging Face folder that records the collection, and the first stage if its scores are added."""
         settings = recorded(self.config.collection)
         if self.dataset.first_stage and self.config.encoder.first_stage_weight and self.config.first_stage.run:
             settings["first_stage"] = self.dataset.first_stage.name
@@ -241,15 +242,15 @@ class TextTask:
 
 
 def _attention_dropout(model: CrossEncoder) -> dict[str, float]:
-    """The encoder's rate of dropout of attention's weights, and the one applied: 0 where passages are packed."""
+    """The encoder's dropout rate of attention weights, and the applied rate: 0 if passages are packed."""
     config = model.encoder.config
-    names = ("attention_probs_dropout_prob", "attention_dropout")  # BERT's; those of others
+    names = ("attention_probs_dropout_prob", "attention_dropout")  # BERT's; other architectures'
     rate = next((float(getattr(config, name)) for name in names if hasattr(config, name)), 0.0)
     return {"encoder": rate, "applied": rate if model.is_padded else 0.0}
 
 
 def check_training(config: Config, lists: str = "") -> None:
-    """Raises UserError for invalid settings; `lists`: where lists will come from, if not from `--training.lists`."""
+    """Raises UserError for invalid settings; `lists` names the source of lists if it is not `--training.lists`."""
     validate(config)
     open_loss(config.loss)
     check_encoder(config)
@@ -284,7 +285,7 @@ def check_encoder(config: Config) -> None:
 
 
 def truncation_summary(passages: PassageBuilder, max_doc_tokens: int) -> str:
-    """One line: how many documents and queries are longer than what the model sees of them."""
+    """One line: how many documents and queries are truncated."""
     stats = passages.documents.statistics()
     return (
         f"{stats['documents']} candidate documents, {stats['documents_cut']} cut at {max_doc_tokens} tokens "

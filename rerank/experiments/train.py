@@ -31,7 +31,7 @@ from rerank.utils.progress import log
 
 @dataclass(frozen=True)
 class Experiment:
-    """What all folds of an experiment share."""
+    """The data set, the folder and the devices of all folds of an experiment."""
 
     dataset: TextDataset | FeatureDataset
     folder: ExperimentFolder
@@ -39,9 +39,9 @@ class Experiment:
 
 
 def open_experiment(config: Config, fold_name: str) -> Experiment:
-    """Prepares the collection and the folder of an experiment with the fold of that name, "all" or "final".
+    """Opens the data set with one fold, "all" or "final", and prepares the experiment's folder.
 
-    Raises UserError for invalid settings, before all else, and for input files that are missing or malformed.
+    Raises UserError for invalid settings, which are checked first, and for input files that are missing or malformed.
     """
     check_training(config)
     accelerator = open_accelerator(config.training)
@@ -57,21 +57,22 @@ def open_experiment(config: Config, fold_name: str) -> Experiment:
 
 @kept_torch_settings()
 def train_folds(config: Config, fold: str = "all") -> ExperimentFolder:
-    """Trains the fold of that name, or "all", writes its runs, and returns the folder of the experiment.
+    """Trains one fold, or "all", writes its runs, and returns the folder of the experiment.
 
-    A finished fold is not trained again, an interrupted one is resumed. When all folds are finished, their test runs
+    A finished fold is not trained again; an interrupted one is resumed. When all folds are finished, their test runs
     are also written as one run. Raises UserError for invalid settings and input files.
 
-    The fold "final" is the model to deploy: every judged query of the collection trains but 10 %, which validate.
+    The fold "final" is the model to deploy: it trains on 90 % of the judged queries of the collection and validates on
+    10 %.
     """
     experiment = open_experiment(config, fold)
-    for one in experiment.dataset.folds:
-        folder = experiment.folder.fold(one.name)
+    for one_fold in experiment.dataset.folds:
+        folder = experiment.folder.fold(one_fold.name)
         with exclusive(experiment.accelerator, folder.path, LOCK):
             if folder.finished:
-                log.info(f"{folder.tag}, fold {one.name}: finished already")
+                log.info(f"{folder.tag}, fold {one_fold.name}: finished already")
             else:
-                train_fold(experiment, one)
+                train_fold(experiment, one_fold)
     folders = [experiment.folder.fold(name) for name in experiment.dataset.fold_names]
     if fold != FINAL and experiment.accelerator.is_main_process and all(folder.finished for folder in folders):
         write_run(experiment.folder.all_run, joined_test_runs(folders, config), experiment.folder.name)
@@ -104,7 +105,7 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
             "best_valid": best["valid"],
             **({"first_stage_valid": best["first_stage"]} if "first_stage" in best else {}),
             **task.facts(),
-            "qrels": {one: judgments_hash(task.qrels(one)) for one in task.judged_splits if getattr(fold, one)},
+            "qrels": {split: judgments_hash(task.qrels(split)) for split in task.judged_splits if getattr(fold, split)},
             **device_facts(accelerator.device),
             "processes": accelerator.num_processes,
             "seconds": round(time.time() - start, 1),
@@ -115,7 +116,7 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
 
 
 def behind_first_stage(best: dict[str, Any], fold: Fold, measure: str) -> str | None:
-    """What to do about a fold whose best epoch is behind the first stage on the validation queries; None if it is not.
+    """Advice for a fold whose best epoch is behind the first stage on the validation queries; None for other folds.
 
     >>> behind_first_stage({"valid": 0.5, "first_stage": 0.4}, Fold("1", (), (), ()), "nDCG@20")
     """
@@ -130,7 +131,7 @@ def behind_first_stage(best: dict[str, Any], fold: Fold, measure: str) -> str | 
 
 
 def _write_results(folder: FoldFolder, task: TextTask | FeatureTask, run: Run | None, facts: dict[str, Any]) -> None:
-    """Writes the model card, the manifest, and last the test run; the final model is finished with its manifest."""
+    """Writes the model card, the manifest and, last, the test run; a final model has no test run."""
     facts["outcome"] = {"valid": outcome(folder.valid_run, task.qrels("valid"))}
     with contextlib.ExitStack() as last:
         if run is not None:
@@ -141,4 +142,4 @@ def _write_results(folder: FoldFolder, task: TextTask | FeatureTask, run: Run | 
             write_training_card(folder.checkpoint, task.config, task.dataset.collection.name, task.fold, facts)
         files = [*files_below(folder.checkpoint), folder.log]
         write_manifest(folder.manifest, {**facts, "files": record_of(folder.path, files)})
-    shutil.rmtree(folder.state)  # only an unfinished fold needs it, and it is three times the model
+    shutil.rmtree(folder.state)  # only an unfinished fold needs it; it is three times as large as the model

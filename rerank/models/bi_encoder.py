@@ -1,4 +1,4 @@
-"""A bi-encoder, which reads queries and documents apart, with the vectors of sentence-transformers."""
+"""A bi-encoder, which encodes queries and documents separately, opened by sentence-transformers."""
 
 import functools
 from collections.abc import Sequence
@@ -18,12 +18,13 @@ from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
 
 TOKENS_AT_ONCE = {"cpu": 2**12, "cuda": 2**15}
-"""Tokens of a forward pass, padding included, by the longest text: 16 and 128 passages of 256 tokens."""
+"""Tokens of a forward pass, padding included: 16 and 128 passages of 256 tokens."""
 
-CHARACTERS = 3  # of a token, or more in most languages
+CHARACTERS = 3
+"""Characters of a token, a low estimate for most languages."""
 
 HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
-"""How the architectures end whose models do not compare vectors."""
+"""Suffixes of the architectures that do not compare vectors."""
 EXPECTED = "expected a bi-encoder; choose one such as sentence-transformers/all-MiniLM-L6-v2"
 
 
@@ -31,8 +32,8 @@ EXPECTED = "expected a bi-encoder; choose one such as sentence-transformers/all-
 class BiEncoder:
     """A bi-encoder on its device; `BiEncoder.load` opens one.
 
-    `model` is that of sentence-transformers, whose calls are made within `autocast`. `max_tokens` is the longest text
-    that it reads, and `tokenizer` says where a passage may begin; both are None if no text is cut.
+    `model` is the model of sentence-transformers; its calls are made within `autocast`. `max_tokens` is the longest
+    passage in tokens, and `tokenizer` says where a passage may begin; both are None if documents are not cut.
     """
 
     name: str
@@ -45,11 +46,11 @@ class BiEncoder:
     def load(
         cls, name_or_folder: str | Path, *, device: str | torch.device | None = None, precision: Precision = "auto"
     ) -> "BiEncoder":
-        """Opens the bi-encoder in a folder, or of a name on huggingface.co, as sentence-transformers does.
+        """Opens a bi-encoder by its folder or by its name on huggingface.co, as sentence-transformers does.
 
-        Its own files state pooling, normalisation, prompts and similarity. A folder without them, as of a plain
-        encoder, gets the mean of the tokens' vectors and the cosine, which is logged. `device` and `precision` are as
-        in `Reranker.load`. Raises UserError if it cannot be found or opened, or is a cross-encoder.
+        Its files state pooling, normalisation, prompts and similarity. A plain encoder has no such files: it gets mean
+        pooling and the cosine, which is logged. `device` and `precision` are as in `Reranker.load`. Raises UserError
+        if the model cannot be found or opened, or is a cross-encoder.
         """
         name, place = str(name_or_folder), open_device(device)
         _expect_bi_encoder(name)
@@ -57,12 +58,12 @@ class BiEncoder:
 
         model, autocast = open_model(SentenceTransformer, name, str(place), precision)
         if not (encoder_folder(name) / MODULES_FILE).is_file():
-            log.info(f"encoder {name}: has no {MODULES_FILE}, so its vectors are the mean of its tokens', by cosine")
+            log.info(f"encoder {name}: has no {MODULES_FILE}; mean pooling and the cosine are used")
         return with_tokenizer(name, model, autocast, model.max_seq_length)
 
     @functools.cached_property
     def hash(self) -> str:
-        """A hash of its files: all are read once."""
+        """A hash of all its files."""
         return bi_encoder_hash(self.name)
 
     @property
@@ -83,15 +84,15 @@ class BiEncoder:
     def encode_documents(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """(passages, dimensions) vectors of the passages of all texts, and the number of passages of each text."""
         passages = self._split(texts)
-        flat = [passage for some in passages for passage in some]
+        flat = [passage for of_text in passages for passage in of_text]
         if not flat:
             return np.zeros((0, 1), np.float32), np.zeros(0, np.int64)
         with self.autocast():
             vectors = self.model.encode_document(flat, **self._settings(flat))
-        return vectors, np.array([len(some) for some in passages], np.int64)
+        return vectors, np.array([len(of_text) for of_text in passages], np.int64)
 
     def split(self, text: str) -> list[str]:
-        """The text in passages of about equal length that the encoder reads whole."""
+        """The text in passages of about equal length, each of at most `max_tokens`."""
         return self._split([text])[0]
 
     def _split(self, texts: Sequence[str]) -> list[list[str]]:
@@ -107,18 +108,18 @@ class BiEncoder:
 
 
 def with_tokenizer(name: str, model: Any, autocast: Autocast, limit: int | None) -> BiEncoder:
-    """The model of sentence-transformers, which reads `limit` tokens of a document with its prompt, None for any."""
+    """Wraps a model of sentence-transformers that reads `limit` tokens of a document and its prompt; None: no limit."""
     if limit is None or limit == float("inf"):
         return BiEncoder(name, model, autocast, None, None)
     tokenizer = model.tokenizer
     if not getattr(tokenizer, "is_fast", False):
-        raise UserError(f"encoder {name}: its tokenizer does not say where tokens begin; expected a tokenizer.json")
+        raise UserError(f"encoder {name}: its tokenizer reports no offsets of tokens; expected a tokenizer.json")
     around = len(tokenizer(model.prompts.get("document") or "")["input_ids"])
     return BiEncoder(name, model, autocast, limit - around, open_offset_tokenizer(tokenizer.backend_tokenizer.to_str()))
 
 
 def stated_kinds(name: str) -> tuple[str, list[str]]:
-    """The type that sentence-transformers has written into a model's files, or "", and its architectures."""
+    """The model type that sentence-transformers wrote into the files, or "", and the architectures."""
     folder = encoder_folder(name)
     file, config = folder / "config_sentence_transformers.json", folder / "config.json"
     stated = read_json(file, dict[str, Any], EXPECTED).get("model_type") if file.is_file() else ""
@@ -136,9 +137,9 @@ def _expect_bi_encoder(name: str) -> None:
 
 
 def open_model(kind: Any, name: str, device: str, precision: Precision) -> tuple[Any, Autocast]:
-    """Opens a model of this class of sentence-transformers, and the autocast for its calls.
+    """Opens a model of a class (`kind`) of sentence-transformers; returns it and the autocast for its calls.
 
-    Raises UserError if it cannot be opened, and for a precision that the device does not have.
+    Raises UserError if it cannot be opened, and for a precision that the device does not support.
     """
     folder = encoder_folder(name)
     settings: dict[str, Any] = {"device": device, "local_files_only": True, "trust_remote_code": False}

@@ -1,4 +1,4 @@
-"""Checkpoints of cross-encoders: opened to train or to score, and saved so that other libraries read them."""
+"""Opens checkpoints of cross-encoders to train or to score, and saves them in a format that other libraries read."""
 
 import warnings
 from collections.abc import Mapping
@@ -20,22 +20,21 @@ from rerank.utils.errors import UserError, needed
 from rerank.utils.progress import log
 
 IDENTITY = "torch.nn.modules.linear.Identity"
-"""The activation of the scores in sentence-transformers, whose default is the sigmoid."""
+"""The activation of scores that sentence-transformers is told to use; its default is the sigmoid."""
 
 ALPHA_PER_RANK = 2
-"""The product B A of LoRA is multiplied by alpha / rank, which is this number for every rank."""
+"""LoRA multiplies the product B A by alpha / rank; this is the ratio, for every rank."""
 
 REPLACED = ("head", "first_stage_weight", "first_stage")
-"""Recorded settings that a model does not keep when it goes on training with others."""
+"""Recorded settings that are not inherited when the model is trained further with other settings."""
 
 
 def open_cross_encoder(name: str, pooling: str, seed: int, template: str = "", lora_rank: int = 0) -> CrossEncoder:
-    """The model of a name or folder, to be trained.
+    """Opens a model, by name or folder, for training.
 
     A folder that `save_cross_encoder` wrote has its own linear layer; an encoder gets a new one, initialised with
-    `seed`. Without a `template` the model has the one that it was saved with. With a `lora_rank` the body learns
-    through low-rank matrices. Raises UserError for an encoder that cannot be loaded or saved, and for an unknown
-    pooling.
+    `seed`. If `template` is empty, the saved one is used. With a `lora_rank`, the body is trained by low-rank
+    adaptation. Raises UserError for an encoder that cannot be loaded or saved, and for an unknown pooling.
     """
     loaded, head = _load(name)
     if lora_rank:
@@ -79,10 +78,10 @@ def _with_template(
 
 
 def _add_lora(model: Any, rank: int, seed: int) -> None:
-    """Freezes the body of a Hugging Face model; each of its linear layers W learns W + 2 B A instead.
+    """Freezes the body of a Hugging Face model and replaces each linear layer W by W + 2 B A, with B and A trained.
 
-    Low-rank adaptation (Hu et al. 2022, arXiv:2106.09685, equation 3): peft puts B (outputs, rank), 0 at first, and A
-    (rank, inputs), drawn with `seed`, next to W. Raises UserError if peft cannot be imported.
+    Low-rank adaptation (Hu et al. 2022, arXiv:2106.09685, equation 3): peft adds B (outputs, rank), initially 0, and A
+    (rank, inputs), drawn with `seed`. Raises UserError if peft cannot be imported.
     """
     needed("peft", f"--encoder.lora-rank {rank}", "lora")
     from peft import LoraConfig, inject_adapter_in_model
@@ -99,8 +98,8 @@ def open_trained_cross_encoder(
 ) -> CrossEncoder | ExportedCrossEncoder:
     """Opens a model for scoring: a checkpoint or an export of ours, or any cross-encoder, by folder or by hub name.
 
-    What was saved with a checkpoint of ours (pooling, `max_doc_tokens`, template) replaces what is given
-    here. Raises UserError for an encoder that was never trained to rank, and for another template than its own.
+    The pooling, `max_doc_tokens` and template of a checkpoint of ours override the arguments. Raises UserError for an
+    encoder without a trained head, and for a template that differs from the checkpoint's.
     """
     if is_export(name):
         return open_export(name, template)
@@ -129,9 +128,9 @@ def open_trained_cross_encoder(
 def save_cross_encoder(model: CrossEncoder, folder: Path, settings: Mapping[str, Any] = {}) -> None:
     """Writes a Hugging Face folder: a sequence classifier with one output, which other libraries read too.
 
-    The linear layer is folded into the classifier's own head (`rerank.models.heads`), low-rank matrices are added to
-    the weights. The config records what scores depend on and other `settings`. The tokenizer's limit becomes the length
-    of a passage, and its chat template the template.
+    The linear layer is folded into the classifier's own head (`rerank.models.heads`), and low-rank matrices are added
+    to the weights. The config records the settings that scores depend on and other `settings`. The tokenizer gets the
+    length of a passage as its limit, and the template as its chat template.
     """
     config, tokenizer = model.encoder.config, model.tokenizer
     own = {name: getattr(model, name) for name in ("template", "first_stage_weight") if getattr(model, name)}
@@ -162,7 +161,7 @@ def _save_weights(model: Any, folder: Path) -> None:
 
 @torch.no_grad()
 def merged_weights(model: Any) -> dict[str, Tensor] | None:
-    """The state of a model with W + 2 B A in place of W, B and A, which are not changed; None if it has no B and A."""
+    """The state of a LoRA model with W + 2 B A as its weights; the model is not changed. None for other models."""
     layers = {name: module for name, module in model.named_modules() if hasattr(module, "get_delta_weight")}
     if not layers:
         return None

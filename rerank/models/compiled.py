@@ -1,7 +1,7 @@
-"""Layers of a cross-encoder by torch.compile, on a CUDA GPU in half precision.
+"""Compiles the layers of a cross-encoder with torch.compile, on a CUDA GPU in half precision.
 
-A compiled layer joins dropout, sums, norms and activations, which torch's operations write to the GPU's memory one by
-one. `nn.Module.compile` compiles in place: the model keeps its modules, names and weights.
+A compiled layer fuses dropout, sums, norms and activations; uncompiled, each of them writes to the GPU's memory.
+`nn.Module.compile` compiles in place: the model keeps its modules, names and weights.
 """
 
 import copy
@@ -10,32 +10,33 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.gpu import SMALL, Autocast
 from rerank.models.packing import in_mode, layers_of, probe_of
 
 FARTHEST_GRADIENT = 0.1
-"""The largest norm of the difference of two gradients in half precision, over the norm, that rounding explains."""
+"""Allowed relative error (norm of the difference over norm) of the compiled gradient in half precision."""
 
 WORTH_COMPILING = 50_000
-"""Pairs to score from which compiling, about 3 s, takes less time than it saves: about 70 µs a pair."""
+"""Pairs to score from which compiling pays: it takes about 3 s and saves about 70 µs a pair."""
 
 AVOIDED = "triton.mix_order_reduction"
-"""An option of torch.compile that is off, where there is one, in all that was measured."""
+"""An option of torch.compile that is switched off where it exists, as in all measurements."""
 
 
-def compile_layers(model: Any, autocast: Autocast) -> str:
+def compile_layers(model: CrossEncoder, autocast: Autocast) -> str:
     """Compiles the layers of a CrossEncoder that takes packed passages on a CUDA GPU in half precision.
 
-    The last layer, which has hooks, is not compiled. The gradient of a few passages is first computed by a compiled
-    copy, in about 8 s with training's own; returns why the model stays as it is, "" if it is compiled or has no use of
-    it: on another device, in float32, padded, without FlashAttention, or SMALL.
+    The last layer has hooks and is not compiled. The gradient of a few passages by a compiled copy is compared first,
+    which takes about 8 s. Returns the reason if compiling failed; "" if the model is compiled or if compiling does not
+    apply: on other devices, in float32, with padding, without FlashAttention, and for a SMALL model.
     """
-    if model.compiled or not _is_of_use(model, autocast):
+    if model.compiled or not _applies(model, autocast):
         return ""
     device = next(model.parameters()).device
-    expected, own = _gradient(model, autocast), model.encoder
+    expected, encoder = _gradient(model, autocast), model.encoder
     try:
-        model.encoder = copy.deepcopy(own)
+        model.encoder = copy.deepcopy(encoder)
         _compile(model.encoder)
         difference = float((_gradient(model, autocast) - expected).norm() / expected.norm())
     except torch.OutOfMemoryError:
@@ -44,15 +45,15 @@ def compile_layers(model: Any, autocast: Autocast) -> str:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         return f"layers are not compiled on {device}: {reason}"
     finally:
-        model.encoder = own
+        model.encoder = encoder
     if not difference <= FARTHEST_GRADIENT:
         return f"layers are not compiled on {device}: their gradient differs by {difference:.1g} of its norm"
-    _compile(own)
+    _compile(encoder)
     model.compiled = True
     return ""
 
 
-def _is_of_use(model: Any, autocast: Autocast) -> bool:
+def _applies(model: CrossEncoder, autocast: Autocast) -> bool:
     if next(model.parameters()).device.type != "cuda" or model.is_padded or not model.flash:
         return False
     with autocast():
@@ -73,15 +74,15 @@ def _compile(encoder: Any) -> None:
 
 
 def _in_half(module: nn.Module, args: Any, output: Tensor) -> Tensor:
-    """Hook of a norm: autocast makes its output float32, which the next sum would write and read."""
+    """Hook of a norm: returns its output in half precision; under autocast a norm returns float32."""
     return output.to(torch.get_autocast_dtype("cuda")) if torch.is_autocast_enabled("cuda") else output
 
 
-def _gradient(model: Any, autocast: Autocast) -> Tensor:
+def _gradient(model: CrossEncoder, autocast: Autocast) -> Tensor:
     """The gradient of the sum of a few scores without dropout, (weights,) float32."""
     weights = [weight for weight in model.encoder.parameters() if weight.requires_grad]
     with in_mode(model, training=False), torch.enable_grad():
         with autocast():
             scores = model(probe_of(model))
-        found = torch.autograd.grad(scores.float().sum(), weights, allow_unused=True)
-    return torch.cat([one.flatten().float() for one in found if one is not None])
+        gradients = torch.autograd.grad(scores.float().sum(), weights, allow_unused=True)
+    return torch.cat([gradient.flatten().float() for gradient in gradients if gradient is not None])

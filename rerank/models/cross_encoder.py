@@ -20,12 +20,16 @@ from rerank.models.pooling import POOLINGS
 class CrossEncoder(nn.Module):
     """A Hugging Face encoder with a linear layer on its [CLS] vector, or a cross-encoder with its own head.
 
-    The paper averages a document's [CLS] vectors and puts the linear layer on the mean. As that layer is linear, the
-    score is the mean of the passages' scores; every pooling here works on passage scores. `padding_reason` says why
-    the encoder does not take packed passages, if so; `max_length` is the tokens of a passage, `max_doc_tokens` those
-    kept of a document; `template` is the text that query and passage are put into, if any; `first_stage_weight` is that
-    of the first stage's score, which those who know it add; `in_float32` is whether it computes in float32 whatever the
-    precision of the run; `compiled` is whether its layers are (see `rerank.models.compiled`).
+    The paper averages a document's [CLS] vectors and applies the linear layer to the mean. This equals the mean of the
+    passages' scores, as the layer is linear; every pooling here works on passage scores.
+
+    max_length: tokens of a passage.
+    max_doc_tokens: tokens kept of a document.
+    template: the text that query and passage are put into; "" for the tokenizer's own format of a pair.
+    first_stage_weight: weight of the first-stage score; callers add it.
+    padding_reason: why passages are padded; "" if they are packed.
+    in_float32: whether the model computes in float32 whatever the precision of the run.
+    compiled: whether the layers are compiled (see `rerank.models.compiled`).
     """
 
     def __init__(self, loaded: LoadedEncoder, head: Float32Linear | None, pooling: str) -> None:
@@ -47,13 +51,12 @@ class CrossEncoder(nn.Module):
         self.padding_reason = pack(self)
 
     def place(self, device: torch.device, autocast: Autocast, chosen: bool = False) -> list[str]:
-        """Moves the model to a device, and tries its attention and its precision there.
+        """Moves the model to a device, and checks its attention and its precision there.
 
-        On a CPU a model that is SMALL, or whose values differ too much from those in float32, computes in float32 if
-        the precision is the choice of `auto` (`chosen`). On a GPU packed passages go through FlashAttention where it
-        runs; they are compared with padded ones in the precision of `autocast`. If they differ, attention runs in
-        groups of passages (SDPA); if those differ too, passages are padded. Returns a line for each way that was tried
-        and is not taken.
+        On a CPU, if `auto` chose the precision (`chosen`), a model computes in float32 if it is SMALL or if rounding
+        changes its values too much. On a GPU, packed passages are compared with padded ones in the precision of
+        `autocast`: first by FlashAttention, where it runs, then by SDPA in groups of passages. If both differ,
+        passages are padded. Returns a line for each rejected attempt.
         """
         self.to(device)
         self.in_float32 = False
@@ -82,17 +85,17 @@ class CrossEncoder(nn.Module):
             self.in_float32 = True
         elif (difference := rounding_error(self, autocast)) > FARTHEST:
             self.in_float32 = True
-            return [f"computed in float32: in bf16 the values of this model differ by {difference:.1g}"]
+            return [f"computed in float32: bf16 changes the values of this model by {difference:.1g} of the largest"]
         return []
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What `save_cross_encoder` recorded in the config of a checkpoint; empty for other models."""
+        """The settings that `save_cross_encoder` recorded in the config; empty for other models."""
         return dict(getattr(self.encoder.config, "rerank", {}))
 
     @property
     def is_padded(self) -> bool:
-        """Whether a forward pass pads its passages, in groups of similar length."""
+        """Whether a forward pass pads its passages in groups of similar length, instead of packing them."""
         return bool(self.padding_reason)
 
     def forward(self, inputs: Packed) -> Tensor:
@@ -139,7 +142,7 @@ class CrossEncoder(nn.Module):
 
     @property
     def output_bias(self) -> nn.Parameter | None:
-        """The bias of the layer that gives the scores, which moves those of all passages alike."""
+        """The bias of the output layer, a constant that is added to the score of every passage."""
         layers = [layer for layer in self.modules() if isinstance(layer, nn.Linear) and layer.out_features == 1]
         return layers[-1].bias if layers else None
 
@@ -148,11 +151,11 @@ class CrossEncoder(nn.Module):
         return POOLINGS[self.pooling](passage_scores, documents)
 
     def checkpoint_activations(self) -> None:
-        """Makes the backward pass recompute each layer's activations; raises ValueError for models that cannot."""
+        """Makes the backward pass recompute activations; raises ValueError if the architecture does not support it."""
         self.encoder.activation_checkpointing_enable({"use_reentrant": False})
 
     def parameter_groups(self, lr: float, head_lr: float) -> list[dict[str, Any]]:
-        """The trainable parameters: the encoder's with `lr`, those of the layers on top with `head_lr`."""
+        """The trainable parameters: the encoder's with `lr`, the head's with `head_lr`."""
         body = self.encoder if self.head is not None else self.encoder.base_model
         in_body = {id(parameter) for parameter in body.parameters()}
         trainable = [p for p in self.parameters() if p.requires_grad]

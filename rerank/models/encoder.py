@@ -1,7 +1,7 @@
 """Loads a Hugging Face encoder, or a decoder with a head, and its tokenizer, with weights in float32.
 
-The head of a decoder is one linear layer on the last token, as transformers builds it: it alone has seen the query and
-the whole passage. A passage does not end with the padding token, which transformers would not score.
+The head of a decoder is one linear layer on the last token, as transformers builds it: only the last token attends to
+the query and the whole passage. A passage must not end with the padding token, which transformers does not score.
 """
 
 import inspect
@@ -21,7 +21,8 @@ from rerank.utils.json_files import read_json
 def state_padding(config: Any, tokenizer: Any) -> None:
     """Makes config and tokenizer name the same padding token: the config's, the tokenizer's, or another special one.
 
-    Many decoders name none, and then take no batches. One that ends texts is not chosen, as padding is not scored.
+    Many decoders name none, and then accept no batches. The token that ends texts is not chosen, as padding is not
+    scored.
     """
     config = config.get_text_config()
     stated = config.pad_token_id
@@ -49,9 +50,11 @@ def last_token_head(model: Any, name: str) -> nn.Linear:
 class LoadedEncoder:
     """An encoder with weights in float32.
 
-    `model` is the body, which returns `last_hidden_state`; if `own_head` is True, it is the whole cross-encoder, which
-    returns `logits`, one per pair; `last_token` is a decoder's head. `max_length` is the longest input in tokens,
-    including special tokens; `first_position` is the position id of an input's first token.
+    model: the body, which returns `last_hidden_state`; with `own_head` the whole cross-encoder, which returns `logits`,
+        one per pair.
+    last_token: the head of a decoder; None for encoders.
+    max_length: tokens of the longest input, including special tokens.
+    first_position: the position id of an input's first token.
     """
 
     tokenizer: Any
@@ -62,9 +65,9 @@ class LoadedEncoder:
     last_token: nn.Linear | None = None
 
 
-@quiet_transformers()  # this module checks what the loading reports say
+@quiet_transformers()  # this module checks the loading reports itself
 def load_encoder(name_or_folder: str) -> LoadedEncoder:
-    """Loads the encoder in a folder, or of a name on huggingface.co, which is downloaded once into the cache.
+    """Loads an encoder by its folder or by its name on huggingface.co; a download is cached.
 
     A sequence classifier with one output keeps its head; of any other encoder only the body is loaded. Raises UserError
     if the model cannot be found, is no text encoder, has several outputs, or if weights or special tokens are missing.
@@ -108,7 +111,7 @@ def _load(auto: Any, folder: Path, name: str, **settings: Any) -> Any:
 
 
 def _check_encoder(config: Any, name: str) -> bool:
-    """Whether the checkpoint has its own head; raises UserError if it is no encoder and no decoder with one output."""
+    """Whether the checkpoint has its own head; raises UserError if the model is of no supported kind."""
     import transformers
 
     kind, architecture = type(config), ", ".join(config.architectures or ()) or "no architecture"
@@ -132,7 +135,7 @@ def _check_encoder(config: Any, name: str) -> bool:
 
 
 def _load_weights(config: Any, own_head: bool, folder: Path, name: str) -> Any:
-    """The model in float32, whatever the type in the file; raises UserError if weights are missing."""
+    """The model, converted to float32; raises UserError if weights are missing."""
     import transformers
 
     auto = transformers.AutoModelForSequenceClassification if own_head else transformers.AutoModel
@@ -164,7 +167,7 @@ def _check_tokenizer(tokenizer: Any, model: Any, name: str, needed: tuple[str, .
 
 
 def positions(model: Any) -> tuple[int, int]:
-    """The number of usable positions, and the first; RoBERTa's positions start after the padding id: two are lost."""
+    """The number of usable positions, and the first: RoBERTa's start after the padding id, so two are not usable."""
     stated = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 512
     usable, first = stated, 0
     for name, table in model.named_modules():

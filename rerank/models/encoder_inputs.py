@@ -1,4 +1,4 @@
-"""Passages as the keyword arguments of an encoder: packed, with their boundaries, or padded in groups."""
+"""Turns passages into the keyword arguments of an encoder: packed, with their boundaries, or padded in groups."""
 
 from typing import Any
 
@@ -9,32 +9,32 @@ from rerank.batches.batch import Packed
 from rerank.models.packed_attention import Passages, bucket_bounds
 
 PADDED_SHARE = 0.75
-"""Passages are padded together if the shortest has this share of the longest's tokens, or more."""
+"""Passages are padded together if the shortest has at least this share of the longest's tokens."""
 
-LEAST = 512
-"""What FlashAttention is told of the longest passage, at least: it skips the rest of a shorter one at once."""
+LEAST_LONGEST = 512
+"""Least length of the longest passage, in tokens, that FlashAttention is given; it skips the excess at no cost."""
 
 
 def packed(inputs: Packed, first_position: int, flash: bool) -> dict[str, Any]:
-    """The arguments of packed passages, (1, tokens) each; `flash` is that of `Passages`."""
+    """The arguments for packed passages, (1, tokens) each; see `Passages` for `flash`."""
     ids, lengths, offsets = inputs.input_ids, inputs.lengths(), device_offsets(inputs)
     starts = torch.repeat_interleave(offsets[:-1], offsets.diff(), output_size=len(ids))
     places = (torch.arange(len(starts), device=ids.device) - starts)[None]
     arguments = {"input_ids": ids[None], "position_ids": places + first_position}
     if inputs.token_types is not None:
         arguments["token_type_ids"] = inputs.token_types[None]
-    longest = max(LEAST, 1 << (max(lengths) - 1).bit_length())  # a power of 2
+    longest = max(LEAST_LONGEST, 1 << (max(lengths) - 1).bit_length())  # a power of 2
     return {**arguments, "passages": Passages(lengths, offsets, longest, flash)}
 
 
 def device_offsets(inputs: Packed) -> Tensor:
-    """The offsets of passages as int32 beside their ids."""
+    """The offsets of passages as int32 on the device of their ids."""
     given = inputs.device_offsets
     return inputs.offsets.to(inputs.input_ids.device, torch.int32) if given is None else given
 
 
 def padded(inputs: Packed, pad_id: int) -> dict[str, Any]:
-    """The arguments of padded passages, (passages, longest) each."""
+    """The arguments for padded passages, (passages, longest) each."""
     offsets = inputs.offsets.to(inputs.input_ids.device)
     places = torch.arange(max(inputs.lengths()), device=offsets.device).expand(len(offsets) - 1, -1)
     indices = offsets[:-1, None] + places

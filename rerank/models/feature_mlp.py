@@ -21,23 +21,23 @@ from rerank.models.scoring import check_finite
 from rerank.utils.errors import UserError
 
 Transform = Literal["none", "log1p"]
-"""Of features: none, or sign(x) log(1 + |x|) (Qin et al. 2021), which the paper does not have."""
+"""The transform of features: none, or sign(x) log(1 + |x|) (Qin et al. 2021), which is not in the paper."""
 
 CPU_DOCUMENTS = 128
 """Documents of a chunk on a CPU: 512 KB for each intermediate result of 1024 units. A GPU has one chunk."""
 
 DOCUMENTS_PER_FORWARD = 8192
-"""Each layer of 1024 units then takes 32 MB."""
+"""Documents of a forward pass: 32 MB for each layer of 1024 units."""
 
 
 class FeatureMLP(nn.Module):
     """The network of Thonet et al. 2021, "Neural model and compared losses", with `hidden` units (1024 in the paper).
 
-    The weights have torch's default initialisation, with `seed`. The transform is in front of the first batch norm.
+    The weights have torch's default initialisation, with `seed`. The transform is applied before the first batch norm.
     """
 
     in_float32 = True
-    """Whatever the precision of a run: `_head_scores` has all its products."""
+    """All its products are computed in float32 (`_head_scores`), whatever the precision of a run."""
 
     def __init__(self, features: int, hidden: int, seed: int, transform: Transform = "none") -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class FeatureMLP(nn.Module):
             self.output = nn.Linear(hidden, 1)
 
     def forward(self, features: Tensor) -> Tensor:
-        """(documents,) float32 scores of (documents, features) without padding, which batch norm would count."""
+        """(documents,) float32 scores of (documents, features); batch norm would count padding, so there is none."""
         if self.training and len(features) == 1:  # one document has no variance, and its list has no loss
             with in_mode(self, training=False):
                 return self.forward(features)
@@ -91,18 +91,18 @@ def open_feature_mlp(folder: Path) -> FeatureMLP:
     return model.eval()
 
 
-def score_features(model: Any, features: FeatureSet, qrels: Qrels, accelerator: Accelerator) -> Run:
-    """The run of all queries; `qrels` are those of the set. Raises UserError for a score that is not finite."""
+def score_features(model: nn.Module, features: FeatureSet, qrels: Qrels, accelerator: Accelerator) -> Run:
+    """The run of all queries of a set with these `qrels`. Raises UserError for a score that is not finite."""
     rows = rows_of(features, range(len(features.query_ids)))
     model.eval()
     with torch.inference_mode(), accelerator.autocast():
         size = DOCUMENTS_PER_FORWARD
-        parts = (vectors(features, rows[at : at + size]) for at in range(0, len(rows), size))
-        scores = torch.cat([model(part.to(accelerator.device)).float().cpu() for part in parts])
-    parts_of_queries = scores.split([len(documents) for documents in qrels.values()])
+        chunks = (vectors(features, rows[at : at + size]) for at in range(0, len(rows), size))
+        scores = torch.cat([model(chunk.to(accelerator.device)).float().cpu() for chunk in chunks])
+    scores_of_queries = scores.split([len(documents) for documents in qrels.values()])
     run = {
-        query_id: dict(zip(documents, part.tolist(), strict=True))
-        for (query_id, documents), part in zip(qrels.items(), parts_of_queries, strict=True)
+        query_id: dict(zip(documents, of_query.tolist(), strict=True))
+        for (query_id, documents), of_query in zip(qrels.items(), scores_of_queries, strict=True)
     }
     check_finite(run)
     return run
@@ -113,8 +113,8 @@ def _head_scores(features: Tensor, weight: Tensor, bias: Tensor, norm: nn.BatchN
     """`output(norm(relu(features @ weight.T + bias)))[:, 0]`: (documents,), in the type of the parameters.
 
     Training uses the mean and variance of the hidden values and updates the running ones; evaluation uses the running
-    ones. Autocast is disabled: in bf16 all scores would take a dozen values. The features, (documents, features), get
-    no gradient; the weight is (units, features).
+    ones. Autocast is disabled: bf16 leaves about a dozen distinct scores. The features, (documents, features), get no
+    gradient; the weight is (units, features).
 
     After the ReLU, a score is a linear function of a document's hidden values h, given their mean and variance. Neither
     the normalised values nor their gradient is materialised, and the documents are processed in chunks that stay in the
@@ -122,7 +122,7 @@ def _head_scores(features: Tensor, weight: Tensor, bias: Tensor, norm: nn.BatchN
     """
     with torch.autocast(features.device.type, enabled=False):
         features = features.detach().to(weight.dtype)
-        # The bias is one more weight: one operation less, forward and backward.
+        # The bias becomes one more column of weights, which saves an operation forward and backward.
         inputs = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
         layer = torch.cat([weight, bias[:, None]], dim=1)
         parameters = norm.weight, norm.bias, output.weight[0], output.bias[0]
@@ -135,8 +135,8 @@ def _head_scores(features: Tensor, weight: Tensor, bias: Tensor, norm: nn.BatchN
 
 
 def _chunks(rows: Tensor) -> tuple[Tensor, ...]:
-    parts: tuple[Tensor, ...] = rows.split(CPU_DOCUMENTS if rows.device.type == "cpu" else max(1, len(rows)))
-    return parts
+    chunks: tuple[Tensor, ...] = rows.split(CPU_DOCUMENTS if rows.device.type == "cpu" else max(1, len(rows)))
+    return chunks
 
 
 def _slope_and_constant(
@@ -148,7 +148,7 @@ def _slope_and_constant(
 
 
 class _Scores(torch.autograd.Function):
-    """S = c + sum_u w_u (gamma_u x_u + beta_u), x = (h - mean) inverse, with the mean and variance of h itself."""
+    """S = c + sum_u w_u (gamma_u x_u + beta_u), x = (h - mean) inverse, with the batch's mean and variance of h."""
 
     @staticmethod
     def forward(
@@ -169,7 +169,7 @@ class _Scores(torch.autograd.Function):
     @full_float32()
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         inputs, h, gamma, beta, w, mean, inverse = ctx.saved_tensors
-        # Sums over the documents of dS, which is `total`, and of dS x.
+        # Sums over the documents: `total` of dS, `projection` of dS x.
         total = gradient.sum()
         projection = (gradient @ h - total * mean) * inverse
         slope = gamma * inverse * w

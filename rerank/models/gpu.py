@@ -1,4 +1,4 @@
-"""What the device of this machine can do: whether torch runs on its GPU, in which precision, with which attention."""
+"""The abilities of a device: whether torch runs on the GPU, in which precision, with which attention."""
 
 import contextlib
 import functools
@@ -30,20 +30,20 @@ def autocast_of(precision: str, device: torch.device) -> Autocast:
 
 
 FARTHEST = 0.05
-"""The largest difference of vectors in bf16 from float32, relative to the largest value; rounding gives about 0.01."""
+"""Allowed difference of vectors in bf16 from float32, relative to the largest value; rounding gives about 0.01."""
 
 SMALL = 2_000_000
-"""Parameters of a model that bf16 makes no faster on a CPU."""
+"""A model with fewer parameters is SMALL: on a CPU, bf16 does not make it faster."""
 
 FASTER = 1.5
-"""How many times as fast a CPU multiplies in bf16, if it has instructions for it (2 to 9 times)."""
+"""The speed of bf16 products over float32 from which a CPU uses bf16; instructions for bf16 give 2 to 9."""
 
 
 @functools.cache
 def bf16_gain() -> float:
-    """How many times as fast as in float32 a CPU multiplies matrices in bf16: one timed product, in about 0.1 s.
+    """The speed of a CPU's matrix products in bf16 over float32, measured once, in about 0.1 s.
 
-    The times are those that this thread computes, so other work on the machine does not change which is faster.
+    It counts the processor time of this thread, so other work on the machine does not change the result.
     """
     seconds = [_seconds_of_product(dtype) for dtype in (torch.float32, torch.bfloat16)]
     return seconds[0] / seconds[1]
@@ -63,7 +63,7 @@ DEVICES = Path("/dev")
 
 
 def unusable_gpu(index: int = 0) -> str:
-    """Why torch cannot run on this machine's NVIDIA GPU of that number; "" if it can, and if there is none to see."""
+    """Why torch cannot run on NVIDIA GPU number `index`; "" if it can, or if no GPU is visible."""
     if torch.cuda.is_available():
         return missing_architecture(index)
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1")
@@ -79,7 +79,7 @@ def unusable_gpu(index: int = 0) -> str:
 
 
 def open_device(device: str | torch.device | None) -> torch.device:
-    """The device; for None a CUDA GPU or else the CPU. Raises UserError for a GPU that torch cannot run on."""
+    """The device; None: a CUDA GPU if there is one, else the CPU. Raises UserError for a GPU that torch cannot use."""
     target = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if (device is None or target.type == "cuda") and (reason := unusable_gpu(target.index or 0)):
         raise UserError(
@@ -90,9 +90,9 @@ def open_device(device: str | torch.device | None) -> torch.device:
 
 
 def missing_architecture(index: int) -> str:
-    """Why this build of torch has no code for the GPU of that number; "" if it has.
+    """Why this build of torch has no code for GPU number `index`; "" if it has.
 
-    Code for sm_XY runs on GPUs of capability X.Y and of later minor versions; code for sm_XYa on X.Y alone; compute_XY
+    Code for sm_XY runs on GPUs of capability X.Y and of later minor versions; code for sm_XYa only on X.Y; compute_XY
     is compiled for every later GPU when it is loaded.
     """
     built = torch.cuda.get_arch_list()
@@ -112,9 +112,9 @@ def missing_architecture(index: int) -> str:
 def choose_precision(precision: Precision, device: torch.device, flag: str = "--training.precision") -> str:
     """The precision of a run on a device: float32, bf16 or fp16.
 
-    "auto" is bf16 on GPUs that have it in hardware and on CPUs whose products it makes faster (see `bf16_gain`), fp16
-    on Volta and Turing, and otherwise float32, also for several processes on CPUs, each of which would measure for
-    itself. Raises UserError for a precision that the device does not have.
+    "auto" is bf16 on GPUs with bf16 in hardware and on CPUs where bf16 products are faster (see `bf16_gain`), fp16 on
+    Volta and Turing, and otherwise float32. Several processes on CPUs use float32, as each would measure for itself.
+    Raises UserError for a precision that the device does not support.
     """
     native = device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
     if precision == "auto":
@@ -134,7 +134,7 @@ def choose_precision(precision: Precision, device: torch.device, flag: str = "--
 
 
 def has_flash_attention(device: torch.device) -> bool:
-    """Whether torch's FlashAttention, which takes passages of any lengths in one call, runs on this device."""
+    """Whether torch's FlashAttention for passages of different lengths runs on this device."""
     if device.type != "cuda" or not find_spec("torch.nn.attention.varlen"):
         return False
     return bool(torch.version.hip) or torch.cuda.get_device_capability(device) >= (8, 0)  # Ampere
@@ -142,7 +142,7 @@ def has_flash_attention(device: torch.device) -> bool:
 
 @contextlib.contextmanager
 def full_float32() -> Iterator[None]:
-    """Float32 products are computed in float32, not in TF32, whatever the run or a caller has chosen."""
+    """Within the block float32 products are computed in float32, not in TF32, whatever the caller has chosen."""
     backends = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = [backend.fp32_precision for backend in backends]
     for backend in backends:

@@ -1,4 +1,4 @@
-"""The linear layer on [CLS] folded into the head of the architecture's own sequence classifier, and taken out again.
+"""Folds the linear layer on [CLS] into the head of the architecture's own sequence classifier, and takes it out again.
 
 Other libraries then read a checkpoint as an ordinary `…ForSequenceClassification` with one output and compute the same
 scores. Such a head is dense → activation → (LayerNorm) → output; w·x + b passes through it in one of three forms:
@@ -6,10 +6,10 @@ scores. Such a head is dense → activation → (LayerNorm) → output; w·x + b
 identity: tanh(εx)/ε = x for small ε. dense = ε·I, output = w/ε.
 pair: act(z) - act(-z) = z for z·Φ(z), as ReLU, GELU and SiLU are: exact at any size. Rows 0 and 1 of dense are w and
     -w, the others 0; output = (1, -1, 0, …).
-small pair: a LayerNorm of values whose variance is far below its eps only subtracts the mean and divides by √eps. As
-    `pair`, with rows ±δw and output = (√eps/δ)(1, -1, 0, …).
+small pair: as `pair`, with rows ±δw and output = (√eps/δ)(1, -1, 0, …). For values whose variance is far below its
+    eps, LayerNorm only subtracts the mean and divides by √eps.
 
-Their biases are 0, except that of the output layer, b. The scales are powers of two, so w and b are recovered exactly.
+The biases are 0, except b in the output layer. The scales are powers of two, so w and b are recovered exactly.
 """
 
 import copy
@@ -28,20 +28,21 @@ from rerank.models.packing import in_mode, probe_passages
 FORMS = {"identity": 2.0**-13, "pair": 1.0, "small pair": 2.0**-17}
 """The factor of w, or of the identity, in the dense layer: ε, 1 and δ.
 
-Smaller factors lose digits in float16, larger ones in float32: 2^-13 gives the scores of a plain linear layer in both,
-2^-17 errors of 3e-5 in float32, 0.1 in bfloat16 and 0.1 in float16 for scores up to 20 (docs/guides/sharing.md).
+Smaller factors lose digits in float16, larger ones in float32. With 2^-13 the scores equal those of a linear layer in
+both; with 2^-17 they differ by 3e-5 in float32 and by 0.1 in bfloat16 and float16, for scores up to 20
+(docs/guides/sharing.md).
 """
 
 TOLERANCE = 1e-4
-"""The largest difference of the probe's scores, relative to the largest; other activations are wrong by half."""
+"""Allowed difference of the probe's scores, relative to the largest; a wrong activation gives about 0.5."""
 
 
 class Float32Linear(nn.Linear):
-    """A linear layer in the type of its weights, float32, under autocast: in bf16, 150 scores have a dozen values."""
+    """A linear layer that computes in float32 under autocast: bf16 leaves a dozen distinct values among 150 scores."""
 
     @classmethod
     def of(cls, layer: nn.Linear) -> "Float32Linear":
-        """With the weights of a layer."""
+        """Shares the weights of a linear layer."""
         found = cls(layer.in_features, layer.out_features, device="meta")
         found.weight, found.bias = layer.weight, layer.bias
         return found
@@ -52,7 +53,7 @@ class Float32Linear(nn.Linear):
 
 
 class _Head(NamedTuple):
-    """The layers of a sequence classifier's head; it may lack the norm."""
+    """The layers of a sequence classifier's head; `norm` is None if it has none."""
 
     output: nn.Linear
     dense: nn.Linear
@@ -87,8 +88,8 @@ class _Head(NamedTuple):
 def folded(body: Any, head: nn.Linear, pad_id: int) -> Iterator[tuple[Any, dict[str, Any]] | None]:
     """Yields the sequence classifier that computes `head` on the [CLS] vector of `body`, and the form of its head.
 
-    The classifier contains `body` itself, which is restored afterwards. Yields None if the architecture has none, or
-    none that gives the same scores: two short passages are compared.
+    The classifier contains `body` itself, which is restored afterwards. Yields None if the architecture has no
+    classifier, or if its scores of two short passages differ.
     """
     import transformers
 
@@ -137,7 +138,7 @@ def _fold_into(
 
 
 def _find_head(classifier: Any, hidden: int, in_body: Callable[[Tensor], bool]) -> dict[str, str] | None:
-    """The names of the layers that only the classifier has, as fields of _Head; None if it has others."""
+    """The names of the classifier's layers outside the body, by field of _Head; None if it has other layers."""
     names: dict[str, str] = {}
     for name, module in classifier.named_modules():
         if all(in_body(parameter) for parameter in module.parameters(recurse=False)):
@@ -155,7 +156,7 @@ def _find_head(classifier: Any, hidden: int, in_body: Callable[[Tensor], bool]) 
 
 @torch.no_grad()
 def _agree(classifier: Any, body: Any, head: nn.Linear, pad_id: int) -> bool:
-    """Whether the classifier's logits of two passages, one of them padded, are those of the head."""
+    """Whether classifier and head give two passages, one of them padded, the same scores."""
     inputs = padded(probe_passages(pad_id, body.config.vocab_size, 12, (12, 7)).to(head.weight.device), pad_id)
     with full_float32():
         vectors = body(**inputs).last_hidden_state[:, 0].float()
@@ -166,9 +167,9 @@ def _agree(classifier: Any, body: Any, head: nn.Linear, pad_id: int) -> bool:
 
 
 def unfolded(classifier: Any, facts: Any) -> tuple[Any, Float32Linear] | None:
-    """The body and the linear layer of a classifier that `folded` made; `facts` are what it returned.
+    """The body and the linear layer of a classifier that `folded` made, with the `facts` that it yielded.
 
-    None if the weights of the head do not have that form, as after training in another library.
+    None if the weights of the head have another form, as after training in another library.
     """
     modules = dict(classifier.named_modules())
     try:

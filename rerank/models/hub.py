@@ -1,4 +1,4 @@
-"""The files of a Hugging Face model: a folder, a model in the cache, or one to download; what is read of them here."""
+"""Finds the files of a Hugging Face model: in a folder, in the cache, or by a download."""
 
 import contextlib
 from collections.abc import Iterator
@@ -15,14 +15,20 @@ REQUIRED = {  # any one of the files on the right is enough
     "a tokenizer": ("tokenizer.json", "vocab.*", "*.model"),  # without one, transformers would create an empty one
 }
 ALL_BUT_PICKLES = ["*.json", "*.txt", "*.model", "model*.safetensors", "[0-9]_*/model*.safetensors"]
-"""What is downloaded: the last kind are the layers of sentence-transformers on top of an encoder, such as 2_Dense."""
-MODULES_FILE = "modules.json"  # sentence-transformers' layers of a bi-encoder
-EXPORT_FILE = "export.json"  # what `rerank export` records in its folders
+"""The files to download; the last pattern has sentence-transformers' layers on top of an encoder, such as 2_Dense."""
+
+MODULES_FILE = "modules.json"
+"""The list of sentence-transformers' layers of a bi-encoder."""
+
+EXPORT_FILE = "export.json"
+"""The facts that `rerank export` records in its folder."""
+
 HASHED = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
+"""The files that the hash of a model covers."""
 
 
 def encoder_folder(name: str) -> Path:
-    """The folder `name`, or that of the model of this name in the cache, which is downloaded if necessary.
+    """The folder of a model: `name` itself, or its folder in the cache, after a download if necessary.
 
     Raises UserError if there is no such model, or if its config, weights or tokenizer are missing.
     """
@@ -30,8 +36,8 @@ def encoder_folder(name: str) -> Path:
     if path.is_dir():
         if (path / EXPORT_FILE).is_file():
             raise UserError(
-                f"encoder {name}: is an exported graph, which scores and nothing else; give the checkpoint that it was "
-                f"made from, which its {EXPORT_FILE} names"
+                f"encoder {name}: is an exported graph, which can only score; give its checkpoint, which its "
+                f"{EXPORT_FILE} names"
             )
         if missing := _missing(path):
             raise UserError(f"encoder {name}: the folder lacks {missing}; give one that save_pretrained wrote")
@@ -42,7 +48,7 @@ def encoder_folder(name: str) -> Path:
 
 
 def file_hashes(name: str, below: bool = False) -> list[str]:
-    """The name and the SHA-256 of each file of a model; with `below` also in its folders, a bi-encoder's modules."""
+    """The name and the SHA-256 of each file of a model; with `below` also in its folders (a bi-encoder's modules)."""
     folder = encoder_folder(name)
     files = sorted(file for kind in HASHED for file in (folder.rglob(kind) if below else folder.glob(kind)))
     return [f"{file.relative_to(folder)} {file_hash(file)}" for file in files]
@@ -87,9 +93,9 @@ def _downloaded(name: str) -> Path:
         ) from error
     except Exception as error:  # network and disk errors have many types
         raise UserError(
-            f"encoder {name}: no such folder, not in the Hugging Face cache ({constants.HF_HUB_CACHE}), and not to be "
-            f"had from {constants.ENDPOINT} ({str(error).partition(chr(10))[0]}); connect once, set HF_HOME to a cache "
-            "that has it, or give the folder of a downloaded model"
+            f"encoder {name}: no such folder, not in the Hugging Face cache ({constants.HF_HUB_CACHE}), and the "
+            f"download from {constants.ENDPOINT} failed ({str(error).partition(chr(10))[0]}); connect once, set "
+            "HF_HOME to a cache that has it, or give the folder of a downloaded model"
         ) from error
     if missing := _missing(folder):
         raise UserError(f"encoder {name}: {constants.ENDPOINT} has it without {missing}; choose another")
@@ -97,7 +103,7 @@ def _downloaded(name: str) -> Path:
 
 
 class CheckpointConfig(TypedDict, total=False):
-    """What is read of a config.json; `rerank` is what `save_cross_encoder` records."""
+    """The keys of a config.json that are read; `save_cross_encoder` writes `rerank`."""
 
     architectures: list[str] | None
     rerank: dict[str, Any]
@@ -105,7 +111,7 @@ class CheckpointConfig(TypedDict, total=False):
 
 @contextlib.contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Within the block transformers, sentence-transformers and the hub log errors alone and draw no progress bars."""
+    """Within the block transformers, sentence-transformers and the hub log only errors and draw no progress bars."""
     import transformers
 
     bars = transformers.utils.logging.is_progress_bar_enabled()

@@ -1,8 +1,8 @@
-"""Late interaction: a document's score is the sum over the query's tokens of the largest similarity of its own tokens.
+"""Late interaction: a document's score is the sum over the query's tokens of the largest similarity to its tokens.
 
-MaxSim: Khattab and Zaharia, "ColBERT", SIGIR 2020. Of a document's vectors only the signs are kept, after a random
-rotation, which estimate products with any vector: Gao and Long, "RaBitQ", SIGMOD 2024. The vectors are those of a
-bi-encoder's last layer, or of a model trained for late interaction.
+MaxSim: Khattab and Zaharia, "ColBERT", SIGIR 2020. The vectors come from the last layer of a bi-encoder, or from a
+model trained for late interaction. A document's vectors are rotated at random and reduced to their signs, which
+estimate products with any vector: Gao and Long, "RaBitQ", SIGMOD 2024.
 """
 
 import math
@@ -19,13 +19,21 @@ from rerank.models.gpu import Precision
 from rerank.utils.errors import UserError
 from rerank.utils.progress import quiet
 
-LEAST_BITS = 384  # of a vector: one of fewer numbers is rotated in a space of so many
-GROUPS, ROUNDS, MOST = 24, 10, 10
-"""Groups of a document's tokens, the rounds that form them, and how many groups, those of the rarest, are compared."""
+LEAST_BITS = 384
+"""Least bits of a code; shorter vectors are rotated in a space of this dimension, so that signs estimate well."""
+
+GROUPS = 24
+"""Clusters of a document's tokens in `groups_of_tokens`."""
+
+ROUNDS = 10
+"""Iterations of k-means in `groups_of_tokens`."""
+
+MOST_GROUPS = 10
+"""Groups of a document that are compared: those with the largest weights."""
 
 
 def rotation_of(dimensions: int) -> np.ndarray:
-    """(dimensions, bits) float32: a random rotation, always the same, which keeps products; bits / 8 is whole."""
+    """(dimensions, bits) float32: a fixed random rotation, which preserves products; bits is a multiple of 8."""
     bits = -(-max(dimensions, LEAST_BITS) // 8) * 8
     square, upper = np.linalg.qr(np.random.default_rng(0).standard_normal((bits, bits)))
     rotation: np.ndarray = (square * np.sign(np.diag(upper)))[:dimensions].astype(np.float32)
@@ -40,10 +48,10 @@ def to_codes(vectors: np.ndarray, rotation: np.ndarray) -> np.ndarray:
 def max_similarities(
     query: np.ndarray, weights: np.ndarray, documents: Sequence[np.ndarray], rotation: np.ndarray
 ) -> np.ndarray:
-    """(documents,) float32: the sum over the query's tokens of weight × the largest similarity of a document's tokens.
+    """(documents,) float32: the sum over the query's tokens of weight × the largest similarity to a document's tokens.
 
-    query: (tokens, dimensions) float32 and weights: (tokens,) of the query; documents: the codes of each one's tokens,
-    (vectors, bits / 8). A document without tokens, and a query without, gives 0.
+    query: (tokens, dimensions) float32; weights: (tokens,) of the query; documents: the codes of each document's
+    tokens, (vectors, bits / 8). The score is 0 if document or query has no tokens.
     """
     rotated, scores = _rotated(query, rotation), np.zeros(len(documents), np.float32)
     for number, codes in enumerate(documents):
@@ -53,18 +61,18 @@ def max_similarities(
 
 
 def nearest_tokens(query: np.ndarray, codes: np.ndarray, rotation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each token of a query the number of the most similar one of a document, and how similar: (tokens,) each."""
+    """For each token of a query, the index of the most similar token of a document, and the similarity: (tokens,)."""
     similarities = _similarities(codes, _rotated(query, rotation))
     return similarities.argmax(0), similarities.max(0)
 
 
 def groups_of_tokens(codes: np.ndarray, weights: np.ndarray, rotation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What a document is about: (groups, dimensions) vectors of length 1, and (groups,) weights, of the MOST heaviest.
+    """The MOST_GROUPS heaviest topics of a document: (groups, dimensions) vectors of length 1, and (groups,) weights.
 
-    codes: (tokens, bits / 8) and weights: (tokens,) of the document. Spherical k-means, which starts with tokens at
-    equal distances in the text, puts its tokens into GROUPS groups, whose weights are the mean of their tokens'. After
-    Wang, Macdonald, Tonellotto and Ounis, "Pseudo-relevance feedback for multiple representation dense retrieval",
-    ICTIR 2021, where a group has the weight of the token that is nearest to its mean.
+    codes: (tokens, bits / 8); weights: (tokens,), both of the document. Spherical k-means, started from tokens at equal
+    distances in the text, forms GROUPS groups; a group has the mean weight of its tokens. After Wang, Macdonald,
+    Tonellotto and Ounis, "Pseudo-relevance feedback for multiple representation dense retrieval", ICTIR 2021, where a
+    group has the weight of the token nearest to its mean.
     """
     if not len(codes):
         return np.zeros((0, len(rotation)), np.float32), np.zeros(0, np.float32)
@@ -74,13 +82,13 @@ def groups_of_tokens(codes: np.ndarray, weights: np.ndarray, rotation: np.ndarra
         members = np.eye(len(means), dtype=np.float32)[(tokens @ means.T).argmax(1)]  # (tokens, groups)
         sizes = members.sum(0)
         means = np.where(sizes[:, None], units(members.T @ tokens), means)
-    of_groups = members.T @ weights / np.maximum(sizes, 1)
-    heaviest = np.argsort(-of_groups, kind="stable")[:MOST]
-    return means[heaviest], of_groups[heaviest]
+    group_weights = members.T @ weights / np.maximum(sizes, 1)
+    heaviest = np.argsort(-group_weights, kind="stable")[:MOST_GROUPS]
+    return means[heaviest], group_weights[heaviest]
 
 
 def _rotated(query: np.ndarray, rotation: np.ndarray) -> np.ndarray:
-    """(bits, tokens) float32: the query's vectors, scaled so that the sign of a number times this is its mean."""
+    """(bits, tokens) float32: the rotated vectors of a query, scaled so that products with signs are unbiased."""
     rotated: np.ndarray = math.sqrt(math.pi / 2 / rotation.shape[1]) * (query @ rotation).T
     return rotated
 
@@ -93,14 +101,16 @@ def _similarities(codes: np.ndarray, rotated: np.ndarray) -> np.ndarray:
 
 
 WORD = re.compile(r"\w+")
-MULTI_VECTOR = ("MultiVectorEncoder", "ColBERT")  # the types of such models that sentence-transformers and PyLate write
+MULTI_VECTOR = ("MultiVectorEncoder", "ColBERT")
+"""The types that sentence-transformers and PyLate write into models for late interaction."""
 
 
 @dataclass(frozen=True)
 class TokenEncoder:
-    """Makes vectors of length 1 for tokens, a text at a time, so that they depend on no other text.
+    """Makes vectors of length 1 for tokens, one text a forward pass, so that they depend on no other text.
 
-    If the model is trained for late interaction, `is_trained`, its projection, prompts, masks and expansion are used.
+    `is_trained` says whether the model was trained for late interaction: its own projection, prompts, masks and query
+    expansion are then used.
     """
 
     encoder: BiEncoder
@@ -115,7 +125,7 @@ class TokenEncoder:
         return len(self.encoder.model.tokenizer)
 
     def query(self, text: str) -> tuple[np.ndarray, np.ndarray]:
-        """(tokens, dimensions) vectors of a query, without special tokens and prompt, and (tokens,) their pieces."""
+        """(tokens, dimensions) vectors and (tokens,) word pieces of a query, without special tokens and prompt."""
         vectors, pieces = self._encode(self.encoder.model.encode_query, text)
         if self.is_trained:
             return vectors, pieces
@@ -124,17 +134,17 @@ class TokenEncoder:
         return vectors[words], pieces[words]
 
     def document(self, text: str) -> np.ndarray:
-        """(tokens, dimensions) float32 vectors of a document, of all its passages."""
+        """(tokens, dimensions) float32 vectors of all passages of a document."""
         passages = self.encoder.split(text)
         return np.concatenate([self._encode(self.encoder.model.encode_document, passage)[0] for passage in passages])
 
     def document_pieces(self, text: str) -> np.ndarray:
-        """(tokens,) the pieces of the vectors of `document`, unless `is_trained`; -1 for special ones."""
+        """(tokens,) word pieces of the vectors of `document`; -1 for special tokens. Not for `is_trained` models."""
         pieces = np.concatenate([inputs["input_ids"] for _, inputs in self._inputs(text, "document")])
         return np.where(np.isin(pieces, self.encoder.model.tokenizer.all_special_ids), -1, pieces)
 
     def words(self, text: str, is_query: bool) -> list[str]:
-        """The word that each vector of `query` or `document` is a part of, unless `is_trained`; "" for special ones."""
+        """The word of each vector of `query` or `document`; "" for special tokens. Not for `is_trained` models."""
         kind = "query" if is_query else "document"
         prompt, special = self.encoder.model.prompts.get(kind) or "", set(self.encoder.model.tokenizer.all_special_ids)
         found = []
@@ -148,7 +158,7 @@ class TokenEncoder:
         return found[len(self.pieces([prompt])[0]) :] if is_query else found
 
     def _inputs(self, text: str, kind: str) -> Iterator[tuple[str, Any]]:
-        """Each passage of a text after the prompt of its kind, and what the tokenizer makes of it."""
+        """Each passage of a text with the prompt of its kind, and the tokenizer's output for it."""
         model = self.encoder.model
         for passage in [text] if kind == "query" else self.encoder.split(text):
             given = (model.prompts.get(kind) or "") + passage
@@ -157,10 +167,10 @@ class TokenEncoder:
                 yield given, model.tokenizer(given, return_offsets_mapping=True, **cut)
 
     def pieces(self, texts: Sequence[str]) -> list[list[int]]:
-        """The numbers of the word pieces of whole texts, without special tokens."""
+        """The ids of the word pieces of whole texts, without special tokens."""
         with quiet("transformers"):
-            found: list[list[int]] = self.encoder.model.tokenizer(list(texts), add_special_tokens=False)["input_ids"]
-        return found
+            ids: list[list[int]] = self.encoder.model.tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        return ids
 
     def _encode(self, encode: Any, text: str) -> tuple[np.ndarray, np.ndarray]:
         with self.encoder.autocast():
@@ -176,13 +186,13 @@ class TokenEncoder:
 
 
 def is_multi_vector(name: str) -> bool:
-    """Whether the files of a model say that it is trained for late interaction."""
+    """Whether the files of a model say that it was trained for late interaction."""
     stated, architectures = stated_kinds(name)
     return stated in MULTI_VECTOR or "HF_ColBERT" in architectures
 
 
 def open_multi_vector(name: str, device: str, precision: Precision) -> BiEncoder:
-    """Opens a model that is trained for late interaction. Raises UserError if it cannot be opened."""
+    """Opens a model that was trained for late interaction. Raises UserError if it cannot be opened."""
     from sentence_transformers import MultiVectorEncoder
 
     model, autocast = open_model(MultiVectorEncoder, name, device, precision)

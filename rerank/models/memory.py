@@ -1,4 +1,4 @@
-"""How many tokens fit into one forward pass; halved automatically on out-of-memory errors."""
+"""The token budget of a forward pass, halved on out-of-memory errors."""
 
 import gc
 from collections.abc import Callable
@@ -15,14 +15,14 @@ from rerank.utils.progress import log
 Result = TypeVar("Result")
 
 FIRST_TRIAL = {"cpu": 4096, "cuda": 65536}
-"""Tokens that `auto` starts with: more makes neither device faster (docs/performance.md for the CPU)."""
+"""The initial budget of `auto`, in tokens; more is not faster (docs/performance.md for the CPU)."""
 
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
-"""What torch, the CUDA runtime and its libraries say when a device has no memory left."""
+"""The words of torch, the CUDA runtime and its libraries when a device has no memory left."""
 
 
 class DoesNotFitError(RuntimeError):
-    """Memory ran out in work that needs the same memory whatever the budget is; the message is for the user."""
+    """Memory ran out in work that no smaller budget makes smaller; the message is for the user."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -33,18 +33,21 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def out_of_memory(error: BaseException, what: str) -> UserError:
-    """The error for the user if the work cannot be cut further: that of a DoesNotFitError, or a line with `what`."""
+    """The user's error for work that cannot be cut further: the message of a DoesNotFitError, or a line with `what`."""
     return UserError(str(error) if isinstance(error, DoesNotFitError) else f"out of memory with {what}")
 
 
 @dataclass
 class TokenBudget:
-    """At most `tokens` per forward pass. They only ever shrink; the results do not depend on them."""
+    """The most `tokens` of a forward pass. The budget only shrinks; the results do not depend on it."""
 
     tokens: int
 
     def run(self, work: Callable[[int], Result], longest: int) -> Result:
-        """`work(tokens)`, with half of them after each lack of memory; UserError if `longest`, a passage, fails."""
+        """Calls `work(tokens)`, with half the tokens after each out-of-memory error.
+
+        Raises UserError if memory runs out for one passage of `longest` tokens.
+        """
         while True:
             try:
                 return work(self.tokens)
@@ -63,7 +66,7 @@ class TokenBudget:
             log.info(f"out of memory: {self.tokens} tokens at a time from here on")
 
     def agree(self, accelerator: Accelerator) -> None:
-        """Takes the smallest budget of all processes, so that all cut the same chunks; each of them must call it."""
+        """Takes the smallest budget of all processes, so that all make the same chunks; every process must call it."""
         if accelerator.num_processes == 1:
             return
         tokens = torch.tensor(self.tokens, device=accelerator.device)

@@ -1,7 +1,7 @@
-"""Attention over packed passages, which follow one another without padding: each attends only to itself.
+"""Attention over packed passages: passages follow one another without padding, and each attends only to itself.
 
-The linear layers of an encoder then see real tokens only. transformers' AttentionInterface lets most encoders and
-decoders call `attend`, which gets the boundaries of the passages as an extra keyword of the forward pass.
+So the linear layers of an encoder process no padding. Most encoders and decoders call `attend` through transformers'
+AttentionInterface; it gets the boundaries of the passages as an extra keyword of the forward pass.
 """
 
 from dataclasses import dataclass
@@ -18,14 +18,16 @@ UNSUPPORTED = ("softcap", "s_aux", "sinks", "position_bias", "indices", "block_i
 """Keywords of transformers' attention interface that `attend` does not compute."""
 
 SHARES = {"cpu": 1.0}
-"""By device: adjacent passages share a call of SDPA if the shortest has this share of the longest's tokens, or more.
+"""By device: adjacent passages share a call of SDPA if the shortest has at least this share of the longest's tokens.
 
-On a CPU a call costs little, and padding as much as tokens.
+On a CPU a call is cheap, and padding costs as much as tokens.
 """
+
 GPU_SHARE = 0.75
+"""The same share for GPUs, where a call is expensive."""
 
 Window = tuple[int, int]
-"""How many tokens before and after itself a token attends to; -1: all. A causal token attends to none after it."""
+"""How many tokens before and after itself a token attends to; -1: all. Causal attention has 0 after."""
 
 
 class UnsupportedAttentionError(NotImplementedError):
@@ -35,8 +37,8 @@ class UnsupportedAttentionError(NotImplementedError):
 class Bucket(NamedTuple):
     """Adjacent passages that share a call of SDPA, padded to `longest` tokens.
 
-    real: (passages, longest), False on padding; places: (tokens,), where the tokens are in the flattened grid. Both are
-    None if all passages have `longest` tokens.
+    real: (passages, longest), False on padding; places: (tokens,), the position of each token in the flattened grid.
+    Both are None if all passages have `longest` tokens.
     """
 
     tokens: int
@@ -50,9 +52,10 @@ class Bucket(NamedTuple):
 class Passages:
     """The boundaries of the passages of a forward pass.
 
-    lengths: tokens of each; offsets: (passages + 1,) int32, passage p is tokens[offsets[p]:offsets[p + 1]]; longest:
-    tokens of the longest, or a larger number, of which compiled layers should see few (they read no `lengths`); flash:
-    whether FlashAttention may be called, if there is a GPU and the precision is right.
+    lengths: tokens of each passage; compiled layers do not read them.
+    offsets: (passages + 1,) int32; passage p is tokens[offsets[p]:offsets[p + 1]].
+    longest: an upper bound of the lengths; each value makes torch.compile trace again, so there should be few.
+    flash: whether FlashAttention may be called on a GPU in half precision.
     """
 
     lengths: list[int]
@@ -62,7 +65,7 @@ class Passages:
 
     @cached_property
     def buckets(self) -> list[Bucket]:
-        """The passages as buckets, in their order; they are the same in every layer, so they are made once."""
+        """The passages as buckets, in their order; made once, as every layer uses the same."""
         share = SHARES.get(self.offsets.device.type, GPU_SHARE)
         return [_make_bucket(self, first, stop) for first, stop in bucket_bounds(self.lengths, share)]
 
@@ -87,12 +90,13 @@ def attend(
 ) -> tuple[Tensor, None]:
     """Implements transformers' attention interface for packed passages; returns (1, tokens, heads, size).
 
-    Query, key and value are (1, heads, tokens, size); keys and values may have fewer heads, each for as many successive
-    heads of the queries. With a `sliding_window` of w, tokens attend to tokens less than w away. If the module is
-    causal, they attend only to earlier tokens and themselves. The weights of attention have no dropout.
-    With `first_only`, only the first tokens of passages need their values; others may be 0.
+    Query, key and value are (1, heads, tokens, size); keys and values may have fewer heads, each shared by equally many
+    successive heads of the queries (grouped-query attention). With a `sliding_window` of w, tokens attend to tokens
+    less than w away. If the module is causal, they attend only to earlier tokens and themselves. The weights of
+    attention have no dropout. With `first_only`, the result is needed for the first tokens of passages only; the rest
+    may be 0.
 
-    On CUDA in half precision, FlashAttention processes all passages in one call, unless `passages` says otherwise. Else
+    On CUDA in half precision, FlashAttention processes all passages in one call if `passages.flash` is True. Otherwise
     the passages of a bucket share a call of SDPA. Without `passages`, each row is a passage.
     """
     for name in UNSUPPORTED:
@@ -114,7 +118,7 @@ def attend(
         return _attend_any_lengths(queries, keys, values, passages, scaling, window)[None], None
     buckets = passages.buckets
     sizes = [bucket.tokens for bucket in buckets]
-    # Splitting and concatenating once keeps the backward pass linear in the tokens, which slicing would not.
+    # Split once and concatenate once: the backward pass of repeated slicing is quadratic in the tokens.
     parts = zip(buckets, queries.split(sizes), keys.split(sizes), values.split(sizes), strict=True)
     if first_only and window == (-1, -1):
         firsts = torch.cat([_attend_with_first(bucket, q, k, v, scaling) for bucket, q, k, v in parts])
@@ -136,7 +140,7 @@ def register_attention() -> None:
 
 
 def bucket_bounds(lengths: list[int], share: float) -> list[tuple[int, int]]:
-    """(first, stop) of runs of lengths whose shortest has at least this share of the longest."""
+    """(first, stop) of groups of adjacent lengths whose shortest is at least this share of the longest."""
     bounds: list[tuple[int, int]] = []
     first, shortest, longest = 0, lengths[0], lengths[0]
     for index, length in enumerate(lengths):
@@ -148,12 +152,12 @@ def bucket_bounds(lengths: list[int], share: float) -> list[tuple[int, int]]:
 
 
 def _make_bucket(passages: Passages, first: int, stop: int) -> Bucket:
-    """Passages first to stop - 1, without a copy between the devices."""
+    """The bucket of passages first to stop - 1, made without a copy between the devices."""
     lengths, offsets = passages.lengths[first:stop], passages.offsets[first : stop + 1]
     tokens, count, longest = sum(lengths), len(lengths), max(lengths)
     if tokens == count * longest:
         return Bucket(tokens, count, longest)
-    longest = -(-longest // 8) * 8  # the kernels want rows of masks that are aligned
+    longest = -(-longest // 8) * 8  # the kernels need aligned rows of the mask
     sizes, device = offsets.diff(), offsets.device
     shifts = torch.arange(count, device=device) * longest - (offsets[:-1] - offsets[0])
     places = torch.arange(tokens, device=device) + torch.repeat_interleave(shifts, sizes, output_size=tokens)
@@ -170,7 +174,7 @@ def _attend_rows(query: Tensor, key: Tensor, value: Tensor, scaling: float | Non
 
 
 def _window_mask(length: int, window: Window, device: torch.device) -> Tensor | None:
-    """Mask of the tokens that may attend to each other, (length, length); None if no number of `window` limits them."""
+    """Mask of the tokens that may attend to each other, (length, length); None if the window covers all tokens."""
     before, after = (length if side < 0 else side for side in window)
     if min(before, after) >= length - 1:
         return None
@@ -188,7 +192,7 @@ def _attend_bucket(
         return _attend_rows(q, k, v, scaling, window).transpose(1, 2).flatten(0, 1)
     mask = bucket.real[:, None, None]
     near = _window_mask(bucket.longest, window, query.device)
-    if near is not None:  # padding attends to everything, since a row without any key is not a number
+    if near is not None:  # padding attends to everything: a row without any key would give NaN
         mask = (mask & near) | ~bucket.real[:, None, :, None]
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scaling)
     return out.transpose(1, 2).flatten(0, 1).index_select(0, bucket.places)

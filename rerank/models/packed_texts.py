@@ -1,4 +1,4 @@
-"""Models of sentence-transformers without padding: their transformer computes only the real tokens of a batch."""
+"""Makes the transformer of a sentence-transformers model compute packed texts, without padding."""
 
 import functools
 from dataclasses import dataclass, field
@@ -24,24 +24,24 @@ from rerank.models.packed_attention import Passages
 from rerank.models.packing import PROBE_LENGTHS, probe_passages, relative_difference, set_packed_attention
 
 TEXT = {"input_ids", "attention_mask", "token_type_ids"}
-"""The tensors of a batch of texts; a batch with others stays padded."""
+"""The tensors of a batch of texts; a batch with other tensors stays padded."""
 
 OUTPUT = "token_embeddings"
 
 
 @dataclass(frozen=True, eq=False)
 class PaddedTexts(Passages):
-    """Passages that are the texts of a batch; `features` is the batch as sentence-transformers pads it."""
+    """The texts of a batch as passages; `features` is the batch as sentence-transformers padded it."""
 
     features: dict[str, Any] = field(default_factory=dict)
 
 
 def pack_texts(model: Any, precision: Precision) -> Autocast:
-    """Makes a model of sentence-transformers compute real tokens only, and chooses its precision.
+    """Packs the texts of a sentence-transformers model, and chooses its precision; returns the autocast for its calls.
 
-    Returns the autocast for its calls. A transformer whose attention is its own, or that gives packed texts other
-    vectors, stays padded. With `auto`, half precision is for a model that is not SMALL, and whose vectors stay as they
-    are but for rounding. Raises UserError for a precision that the device does not have.
+    A transformer stays padded if its attention cannot be replaced or if packing changes its vectors. `auto` takes half
+    precision if the model is not SMALL and its vectors change only by rounding. Raises UserError for a precision that
+    the device does not support.
     """
     device: torch.device = model.device
     chosen = choose_precision(precision, device, "precision")
@@ -63,12 +63,12 @@ def pack_texts(model: Any, precision: Precision) -> Autocast:
     for transformer in transformers:
         for module in transformer.modules():
             if type(module) is nn.Linear:
-                module.to(half)  # else each call would cast them
+                module.to(half)  # otherwise autocast casts the weights in each call
     return autocast
 
 
 def _gives_tokens(module: Any) -> bool:
-    """Whether a module is a transformer that gives each token of a text a vector."""
+    """Whether a module is a transformer that returns a vector for each token."""
     body, output = getattr(module, "auto_model", None), getattr(module, "module_output_name", OUTPUT)
     return isinstance(body, nn.Module) and output == OUTPUT
 
@@ -101,7 +101,7 @@ def _vectors(transformer: Any) -> Tensor:
 
 
 def _pack_features(first_position: int, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Hook of a transformer, before it: the batch without padding, (1, tokens), and its passages."""
+    """Hook before a transformer: the batch without padding, (1, tokens), and the boundaries of its texts."""
     features: dict[str, Any] = args[0]
     tensors = {name for name, value in features.items() if isinstance(value, Tensor)}
     if not {"input_ids", "attention_mask"} <= tensors <= TEXT:
@@ -118,7 +118,7 @@ def _pack_features(first_position: int, module: nn.Module, args: Any, kwargs: di
 
 
 def _unpack_features(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
-    """Hook of a transformer: the padded batch with its vectors, (texts, longest, hidden), which are 0 on padding."""
+    """Hook after a transformer: the padded batch and its vectors, (texts, longest, hidden), 0 on padding."""
     texts = kwargs.get("passages")
     if not isinstance(texts, PaddedTexts):
         return None

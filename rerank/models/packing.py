@@ -1,11 +1,11 @@
-"""Makes models take packed passages in place of padded ones, if both give the same values."""
+"""Makes models take packed passages instead of padded ones, if both give the same values."""
 
 import contextlib
 import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,14 +16,35 @@ from rerank.models.gpu import Autocast, full_float32
 from rerank.models.packed_attention import IMPLEMENTATION, Passages, UnsupportedAttentionError, register_attention
 
 PROBE_LENGTHS = (160, 33, 7)
-"""Tokens of the passages; the longest has more than the attention windows of known encoders."""
+"""Tokens of the passages of a probe; the longest exceeds the attention windows of known encoders."""
 
 TOLERANCE = 1e-3
-"""The largest relative difference of values in float32 that are computed in another way; rounding gives about 1e-5."""
+"""Allowed relative difference of packed from padded values in float32; rounding gives about 1e-5."""
+
+
+class PackableModel(Protocol):
+    """The attributes of a CrossEncoder that packing uses."""
+
+    encoder: Any
+    padding_reason: str
+    pad_id: int
+    max_length: int
+
+    @property
+    def head(self) -> nn.Module | None: ...
+
+    @property
+    def last_token(self) -> nn.Module | None: ...
+
+    def __call__(self, inputs: Packed) -> Any: ...
+
+    def vectors(self, inputs: Packed) -> Tensor: ...
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
 
 
 def probe_passages(pad_id: int, vocab_size: int, most: int, lengths: Sequence[int]) -> Packed:
-    """Passages of these lengths, `most` tokens at most, of one document; no token is padding."""
+    """Passages of one document, with these lengths, cut at `most` tokens; no token is padding."""
     lengths = [min(length, most) for length in lengths]
     places = torch.cat([torch.arange(length) for length in lengths])
     ids = (places % min(50, vocab_size - 1) + pad_id + 1) % vocab_size
@@ -33,7 +54,7 @@ def probe_passages(pad_id: int, vocab_size: int, most: int, lengths: Sequence[in
 
 @torch.no_grad()
 def relative_difference(expected: Tensor, found: Tensor) -> float:
-    """The largest difference relative to the largest value of the first one."""
+    """The largest difference, relative to the largest value of `expected`."""
     if expected.shape != found.shape:
         return math.inf
     return float((expected - found).abs().max() / expected.abs().max().clamp_min(1e-6))
@@ -41,7 +62,7 @@ def relative_difference(expected: Tensor, found: Tensor) -> float:
 
 @contextlib.contextmanager
 def in_mode(model: nn.Module, training: bool) -> Iterator[None]:
-    """Within the block the model is in this mode, and afterwards in the one that it was in."""
+    """Within the block the model is in training or evaluation mode; afterwards its mode is restored."""
     before = model.training
     model.train(training)
     try:
@@ -51,24 +72,25 @@ def in_mode(model: nn.Module, training: bool) -> Iterator[None]:
 
 
 ROUNDINGS = 4
-"""How many times as far from float32 as padded passages packed ones may be, in the precision of a run."""
+"""Allowed error of packed passages over that of padded ones, both relative to float32, in the precision of a run."""
 
 LARGEST_ROUNDING = 0.2
-"""A difference that no rounding explains, relative to the largest value; attention to other passages gives more."""
+"""Most error that rounding explains, relative to the largest value; attention to other passages gives more."""
 
 COMPARED = "padded, to be compared with packed passages"
+"""The `padding_reason` of a model while it is compared."""
 
 
 def set_packed_attention(encoder: Any, forward: Callable[..., Any], values: Callable[[bool], Tensor]) -> str:
     """Makes a Hugging Face model attend within packed passages; returns "", or the reason why it cannot.
 
-    Its `forward` then takes `input_ids` and `position_ids`, (1, tokens), and the keyword `passages`. `values` computes
-    a few passages, padded, or packed if its argument is True. Both must agree, as some models mix tokens in other ways;
-    else the model is as before.
+    Its `forward` then takes `input_ids` and `position_ids`, (1, tokens), and the keyword `passages`. `values(packed)`
+    computes a few passages, packed or padded. The model is left unchanged if they differ, as some models mix tokens
+    outside their attention.
     """
     name = type(encoder).__name__
     if not getattr(encoder, "_supports_attention_backend", False):
-        return f"the attention of {name} is its own"
+        return f"the attention of {name} cannot be replaced"
     if "position_ids" not in inspect.signature(forward).parameters:
         return f"{name} takes no position ids"
     before, expected = encoder.config._attn_implementation, values(False)
@@ -78,7 +100,7 @@ def set_packed_attention(encoder: Any, forward: Callable[..., Any], values: Call
         error = relative_difference(expected, values(True))
         if error <= TOLERANCE:
             return ""
-        reason = f"{name} gives packed passages other vectors, by {error:.1g}"
+        reason = f"packing changes the vectors of {name} by {error:.1g}"
     except UnsupportedAttentionError as unsupported:
         reason = f"{name}: {unsupported}"
     encoder.set_attn_implementation(before)
@@ -86,11 +108,11 @@ def set_packed_attention(encoder: Any, forward: Callable[..., Any], values: Call
 
 
 @torch.no_grad()
-def pack(model: Any) -> str:
+def pack(model: PackableModel) -> str:
     """Makes the encoder of a CrossEncoder take packed passages; returns "", or the reason why it cannot.
 
     The last layer then returns only the first token of each passage, (passages, 1, hidden), unless the head reads the
-    last. Compared are vectors, or the scores of a head of the encoder's own, which may read other tokens.
+    last token. A check compares vectors; for an encoder with its own head, which may read other tokens, scores.
     """
     encoder, inputs = model.encoder, probe_of(model)
     own_head = model.head is None and model.last_token is None
@@ -115,7 +137,7 @@ def pack(model: Any) -> str:
 
 
 def layers_of(model: Any) -> list[Any]:
-    """The layers of a Hugging Face model, first to last; none if it has no list of them."""
+    """The layers of a Hugging Face model, first to last; empty if it has no ModuleList of them."""
     count = model.config.get_text_config().num_hidden_layers
     stacks = (m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
     return list(next(stacks, ()))
@@ -124,15 +146,15 @@ def layers_of(model: Any) -> list[Any]:
 def keep_first_tokens(layer: Any) -> list[RemovableHandle]:
     """Makes the last layer return the first token of each packed passage, (passages, 1, hidden).
 
-    In BERT's layout, what follows the projections to queries, keys and values is computed for these tokens only.
-    Returns the hooks, to be removed.
+    In BERT's layout, everything after the projections to queries, keys and values is computed only for these tokens.
+    Returns the hooks, so that they can be removed.
     """
     if first_token_part(layer) is layer:
         return [layer.register_forward_hook(_first_of_output, with_kwargs=True)]
     return [
         layer.attention.self.register_forward_pre_hook(_attend_with_first, with_kwargs=True),
         layer.attention.self.register_forward_hook(_first_of_attended, with_kwargs=True),
-        # The projection is not told the passages: its two arguments come as a pair.
+        # `_first_of_attended` returns a pair, which is unpacked here as the two arguments of the projection.
         layer.attention.output.register_forward_pre_hook(
             lambda _, args: args[0] if isinstance(args[0], tuple) else None
         ),
@@ -140,7 +162,7 @@ def keep_first_tokens(layer: Any) -> list[RemovableHandle]:
 
 
 def first_token_part(layer: Any) -> nn.Module:
-    """The module of the last layer whose output is needed for the first tokens only: in BERT's layout the attention."""
+    """The module of the last layer after which only first tokens are needed: in BERT's layout the attention."""
     attention: Any = getattr(layer, "attention", None)
     in_attention = all(hasattr(attention, name) for name in ("self", "output"))
     part: nn.Module = attention if in_attention and hasattr(layer, "intermediate") else layer
@@ -148,12 +170,12 @@ def first_token_part(layer: Any) -> nn.Module:
 
 
 def _attend_with_first(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Hook of the attention, before it: only the first tokens need what they attend to."""
+    """Hook before the attention: only the first tokens need its result."""
     return args, kwargs if kwargs.get("passages") is None else kwargs | {"first_only": True}
 
 
 def _first_of_attended(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
-    """Hook of the attention: the first tokens of what is attended to, in a pair with those of the residual."""
+    """Hook after the attention: a pair, the first tokens of its result and of the residual."""
     passages: Passages | None = kwargs.get("passages")
     if passages is None:
         return output
@@ -162,7 +184,7 @@ def _first_of_attended(module: nn.Module, args: Any, kwargs: dict[str, Any], out
 
 
 def _first_of_output(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
-    """Hook: the first tokens of what a module returns."""
+    """Hook after a module: the first tokens of its output."""
     passages: Passages | None = kwargs.get("passages")
     if passages is None:
         return output
@@ -171,13 +193,13 @@ def _first_of_output(module: nn.Module, args: Any, kwargs: dict[str, Any], outpu
     return passages.first_tokens(output)
 
 
-def packing_error(model: Any, autocast: Autocast) -> str:
-    """Why packed passages cannot be trusted on the model's device in this precision; "" if they can.
+def packing_error(model: PackableModel, autocast: Autocast) -> str:
+    """Why packed passages cannot be used on the model's device in this precision; "" if they can.
 
     The vectors of four passages are computed packed and padded in the precision of the run, and padded in float32.
-    Packed ones may be ROUNDINGS times as far from float32 as padded ones. A kernel may also refuse the backward pass.
+    Packed vectors may be ROUNDINGS times as far from float32 as padded ones. The backward pass must also run.
     """
-    # Two passages are padded together in SDPA on a GPU; the longest is first, as in groups.
+    # The lengths make SDPA on a GPU pad two passages together; the longest is first, as in groups.
     inputs, reason = probe_of(model, (160, 130, 33, 7)), model.padding_reason
     try:
         with in_mode(model.encoder, training=False):
@@ -192,20 +214,20 @@ def packing_error(model: Any, autocast: Autocast) -> str:
                 torch.autograd.grad(packed.float().sum(), first, allow_unused=True)
     except torch.OutOfMemoryError:
         raise
-    except (RuntimeError, TypeError) as error:  # what a kernel refuses, or an older torch does not take
+    except (RuntimeError, TypeError) as error:  # a kernel refuses its input, or an older torch an argument
         return str(error).strip().partition("\n")[0]
     finally:
         model.padding_reason = reason
     difference = relative_difference(exact, packed)
     allowed = min(LARGEST_ROUNDING, max(TOLERANCE, ROUNDINGS * relative_difference(exact, padded)))
     if not difference <= allowed:
-        return f"its values differ from float32's by {difference:.1g}, of which rounding explains {allowed:.1g}"
+        return f"its values differ from float32's by {difference:.1g}; rounding explains {allowed:.1g}"
     return ""
 
 
 @torch.no_grad()
-def rounding_error(model: Any, autocast: Autocast) -> float:
-    """The largest difference of the vectors of passages in this precision from float32, relative to the largest."""
+def rounding_error(model: PackableModel, autocast: Autocast) -> float:
+    """The largest difference of vectors in this precision from float32, relative to the largest value."""
     inputs = probe_of(model)
     with in_mode(model.encoder, training=False):
         exact = model.vectors(inputs)
@@ -213,7 +235,7 @@ def rounding_error(model: Any, autocast: Autocast) -> float:
             return relative_difference(exact, model.vectors(inputs))
 
 
-def probe_of(model: Any, lengths: Sequence[int] = PROBE_LENGTHS) -> Packed:
-    """A few passages for a CrossEncoder, beside its weights."""
+def probe_of(model: PackableModel, lengths: Sequence[int] = PROBE_LENGTHS) -> Packed:
+    """A few passages for a CrossEncoder, on its device."""
     vocab_size = model.encoder.config.get_text_config().vocab_size
     return probe_passages(model.pad_id, vocab_size, model.max_length, lengths).to(next(model.parameters()).device)

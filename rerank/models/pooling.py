@@ -1,4 +1,4 @@
-"""Pooling: how the scores of a document's passages become the score of the document."""
+"""Poolings: functions from the scores of a document's passages to the score of the document."""
 
 from collections.abc import Callable
 
@@ -12,11 +12,19 @@ Pooling = Callable[[Tensor, Tensor], Tensor]
 """(passages,) scores and the number of each passage's document, (passages,) ascending from 0 -> (documents,) scores."""
 
 POOLINGS: Registry[Pooling] = Registry("pooling")
-"""Every pooling by the name that `--encoder.pooling` takes."""
+"""The poolings by name, as in `--encoder.pooling`."""
 
 
 def pooling(name: str) -> Callable[[Pooling], Pooling]:
-    """Registers a pooling function under a name, which `--encoder.pooling` then accepts."""
+    """Registers a pooling function under a name, which `--encoder.pooling` then accepts.
+
+    >>> @pooling("last")
+    ... def last(passage_scores, documents):
+    ...     return passage_scores[documents.bincount().cumsum(0) - 1]
+    >>> POOLINGS["last"](torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]))
+    tensor([3., 5.])
+    >>> del POOLINGS["last"]
+    """
 
     def register(function: Pooling) -> Pooling:
         return POOLINGS.register(name, function)
@@ -33,7 +41,7 @@ def expect_pooling(name: str, pooling: str) -> None:
 
 
 def moves_with_scores(function: Pooling) -> bool:
-    """Whether a constant that is added to all passage scores is added to the scores of all documents.
+    """Whether adding a constant to all passage scores adds it to all document scores.
 
     >>> moves_with_scores(POOLINGS["max"]), moves_with_scores(POOLINGS["sum"])
     (True, False)
@@ -54,19 +62,31 @@ def mean(passage_scores: Tensor, documents: Tensor) -> Tensor:
 
 @pooling("first")
 def first(passage_scores: Tensor, documents: Tensor) -> Tensor:
-    """The score of the first passage (FirstP, Dai and Callan 2019)."""
+    """The score of the first passage (FirstP, Dai and Callan 2019).
+
+    >>> first(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]))
+    tensor([1., 5.])
+    """
     return passage_scores[documents.diff(prepend=torch.full_like(documents[:1], -1)) > 0]
 
 
 @pooling("max")
 def maximum(passage_scores: Tensor, documents: Tensor) -> Tensor:
-    """The highest score of a passage (MaxP, Dai and Callan 2019)."""
+    """The highest score of a passage (MaxP, Dai and Callan 2019).
+
+    >>> maximum(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]))
+    tensor([3., 5.])
+    """
     return _scatter(passage_scores, documents, "amax")
 
 
 @pooling("sum")
 def total(passage_scores: Tensor, documents: Tensor) -> Tensor:
-    """The sum of the passages' scores (SumP, Dai and Callan 2019)."""
+    """The sum of the passages' scores (SumP, Dai and Callan 2019).
+
+    >>> total(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]))
+    tensor([4., 5.])
+    """
     return _scatter(passage_scores, documents, "sum")
 
 
@@ -77,7 +97,7 @@ def softmax(passage_scores: Tensor, documents: Tensor) -> Tensor:
     >>> softmax(torch.tensor([0.0, 20.0, 5.0, 5.0]), torch.tensor([0, 0, 1, 1]))
     tensor([20.,  5.])
     """
-    highest = _scatter(passage_scores.detach(), documents, "amax")  # a constant, against overflow
+    highest = _scatter(passage_scores.detach(), documents, "amax")  # subtracted against overflow
     weights = (passage_scores - highest[documents]).exp()
     return _scatter(weights * passage_scores, documents, "sum") / _scatter(weights, documents, "sum")
 

@@ -1,4 +1,4 @@
-"""A query adapter: a bi-encoder whose query vectors go through one trained matrix; documents keep their vectors."""
+"""A query adapter: one trained matrix for the query vectors of a bi-encoder; documents keep their vectors."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,8 +19,10 @@ FILE = "adapter.safetensors"
 class VectorPairs(NamedTuple):
     """The vectors of the queries of some lists, and of the passages of their documents.
 
-    queries: (lists, dimensions); passages: (passages, dimensions), all float32 and of length 1 for the cosine;
-    lists and documents: (passages,) int64, the list of each passage, and its document among all `documents_in_all`.
+    queries: (lists, dimensions) float32, of length 1 for the cosine.
+    passages: (passages, dimensions) float32, of length 1 for the cosine.
+    lists: (passages,) int64, the list of each passage.
+    documents: (passages,) int64, the document of each passage, below `documents_in_all`.
     """
 
     queries: Tensor
@@ -35,10 +37,10 @@ class VectorPairs(NamedTuple):
 
 
 class QueryAdapter(nn.Module):
-    """The score of a document is scale × the largest (q + W q) · d of its passages d, for a query q.
+    """Scores a document by scale × the largest (q + W q) · d over its passages d, for a query q.
 
-    q and d are the bi-encoder's vectors; W, (dimensions, dimensions), is trained, and 0 at first, so that training
-    starts from the bi-encoder's own ranking. A document without a passage has a score of 0.
+    q and d are the bi-encoder's vectors; W, (dimensions, dimensions), is trained and initially 0, so that training
+    starts from the bi-encoder's ranking. A document without passages has score 0.
     """
 
     def __init__(self, dimensions: int) -> None:
@@ -48,7 +50,7 @@ class QueryAdapter(nn.Module):
         self.first_stage_weight = 0.0
 
     def forward(self, inputs: VectorPairs) -> Tensor:
-        """(documents,) float32 scores, in float32 under autocast too."""
+        """(documents,) scores, computed in float32 also under autocast."""
         with torch.autocast(inputs.queries.device.type, enabled=False), full_float32():
             queries = self.scale * (inputs.queries + inputs.queries @ self.change.T)
             similarities = (queries[inputs.lists] * inputs.passages).sum(1)
@@ -57,7 +59,7 @@ class QueryAdapter(nn.Module):
 
 
 def standardising_scale(model: QueryAdapter, lists: Iterable[VectorPairs]) -> float:
-    """The scale with which the scores of a list have a standard deviation of 1 on average, as first-stage scores."""
+    """The scale that gives the scores of a list a mean standard deviation of 1, as first-stage scores have."""
     with torch.no_grad():
         deviations = [float(model(pairs).std(correction=0)) for pairs in lists]
     mean = sum(deviations) / max(1, len(deviations))
@@ -65,7 +67,7 @@ def standardising_scale(model: QueryAdapter, lists: Iterable[VectorPairs]) -> fl
 
 
 def compared(vectors: Tensor, encoder: BiEncoder) -> Tensor:
-    """(…, dimensions) vectors as the encoder compares them: of length 1 for the cosine."""
+    """(…, dimensions) vectors as the encoder compares them: normalised for the cosine."""
     return nn.functional.normalize(vectors, dim=-1) if encoder.compares == COSINE else vectors
 
 

@@ -23,7 +23,7 @@ from rerank.utils.texts import check_text, list_of_pairs, list_of_texts
 
 
 class Ranked(NamedTuple):
-    """A document of a ranking: its index in the list that was ranked, its score and its text."""
+    """A document of a ranking: its index in the given documents, its score and its text."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index
     score: float
@@ -33,20 +33,20 @@ class Ranked(NamedTuple):
 class Reranker:
     """A trained cross-encoder that ranks documents for a query; `Reranker.load` opens one.
 
-    Documents may be of any length: they are split into passages as in training, cut at the checkpoint's
-    `max_doc_tokens`, and the scores of the passages are pooled as the checkpoint was trained. Memory is bounded by the
-    tokens of one forward pass, which are halved when a device runs out of it.
+    Documents may be of any length: they are cut at the checkpoint's `max_doc_tokens` and split into passages, whose
+    scores are pooled as in training. Memory is bounded by the tokens of a forward pass, which are halved when a device
+    runs out of memory.
 
     A model that was trained with `--encoder.first-stage-weight` adds the standardised first-stage scores of a query to
-    its own where `first_scores` are given.
+    its own if `first_scores` are given.
     """
 
     def __init__(self, scorer: TextScorer, name: str) -> None:
         self.name, self.scorer, self.model = name, scorer, scorer.model
         if self.model.first_stage_weight:
             log.info(
-                f"this model adds the first stage's scores, with weight {self.model.first_stage_weight:g}; scores of "
-                "texts without them are its own part alone"
+                f"this model adds first-stage scores, with weight {self.model.first_stage_weight:g}; without "
+                "first_scores they are left out"
             )
 
     @classmethod
@@ -61,20 +61,21 @@ class Reranker:
         max_doc_tokens: int = EncoderSettings.max_doc_tokens,
         template: str = EncoderSettings.template,
     ) -> "Reranker":
-        """Opens runs/…/checkpoint, or a cross-encoder by its folder or by its name on the Hugging Face hub.
+        """Opens a checkpoint (runs/…/checkpoint), or a cross-encoder by its folder or its name on the hub.
 
         Args:
-            name_or_folder: what `rerank score` takes.
+            name_or_folder: a name or folder, as `rerank score` takes.
             device: such as "cpu", "cuda:1" or "mps"; by default a CUDA GPU if there is one, and otherwise the CPU.
-            precision: auto is bf16 on CUDA GPUs that have it, fp16 on Volta and Turing, and otherwise float32.
-            max_tokens_per_forward: bounds the memory; auto starts high and halves when memory runs out.
-            pooling: how passage scores become document scores; a checkpoint of ours has its own.
-            max_doc_tokens: tokens kept of a document; a checkpoint of ours has its own.
+            precision: "auto" is bf16 on CUDA GPUs and CPUs where it is fast, fp16 on Volta and Turing, otherwise
+                float32.
+            max_tokens_per_forward: bounds the memory; "auto" starts high and halves when memory runs out.
+            pooling: how passage scores become document scores; a checkpoint of ours overrides it.
+            max_doc_tokens: tokens kept of a document; a checkpoint of ours overrides it.
             template: the text that a pair is put into, with {query} and {document}, for a model that was trained with
                 a prompt; a checkpoint of ours has its own.
 
-        Raises UserError for a model that cannot be loaded or was never trained to rank, for a template that is not the
-        checkpoint's own or misses a placeholder, and for a device that torch cannot use or that has no such precision.
+        Raises UserError for a model that cannot be loaded or has no trained head, for a template that differs from the
+        checkpoint's or lacks a placeholder, and for a device or precision that torch cannot use.
         """
         target, name = open_device(device), str(name_or_folder)
         model = open_trained_cross_encoder(name, pooling, max_doc_tokens, template)
@@ -125,7 +126,7 @@ class Reranker:
         top_k: int | None = None,
         first_scores: Sequence[float] | None = None,
     ) -> list[Ranked]:
-        """The documents, best first; those of equal score stay in their order.
+        """The documents, best first; ties keep the given order.
 
         Args:
             query: a text; it is cut at half of the encoder's input length.
@@ -145,7 +146,7 @@ class Reranker:
         top_k: int | None = None,
         first_scores: Sequence[float] | None = None,
     ) -> list[BestPassage]:
-        """The order of `rank`, and of each document the passage that the model scored highest."""
+        """As `rank`, with the passage of each document that the model scored highest."""
         tokenised = self.scorer.tokenise_pairs(_pairs(query, documents := list_of_texts("documents", documents)))
         return self.best_passages(documents, self.scorer.score_pairs(tokenised, show=False), top_k, first_scores)
 
@@ -156,7 +157,7 @@ class Reranker:
         top_k: int | None = None,
         first_scores: Sequence[float] | None = None,
     ) -> list[BestPassage]:
-        """What `rank_passages` gives, from the model's scores of the documents in their order."""
+        """The result of `rank_passages`, from the model's scores of the documents in the given order."""
         scores = self._with_first_scores(scored.scores, first_scores)
         best_first = np.argsort(-scores, kind="stable")[:top_k].tolist()
         spans = (self.scorer.passage_span(documents[index], *scored.best[index].tolist()) for index in best_first)
@@ -171,7 +172,7 @@ class Reranker:
         return self._with_first_scores(self.predict(pairs, show=False), first_scores)
 
     def _with_first_scores(self, scores: np.ndarray, first_scores: Sequence[float] | None) -> np.ndarray:
-        """(documents,) scores of a query, and the standardised first-stage scores times the model's weight for them."""
+        """(documents,) scores of a query plus the model's weight × the standardised first-stage scores."""
         weight = self.model.first_stage_weight
         if not weight or first_scores is None:
             return scores
@@ -184,16 +185,16 @@ class Reranker:
         """(pairs,) float32 scores of (query, document) texts, in their order; equal pairs are scored once.
 
         As `CrossEncoder.predict` of sentence-transformers for a list of pairs, without an activation. With `show`, a
-        long call shows its progress. Raises TypeError for one pair of texts and for what is no pair, and UserError for
-        a score that is not finite.
+        long call shows its progress. Raises TypeError if `pairs` is not a list of pairs, and UserError for a score that
+        is not finite.
         """
         return self.scorer.score_pairs(self.scorer.tokenise_pairs(list_of_pairs(pairs)), show).scores
 
     def rerank(self, run: Run, collection: Collection, depth: int = 100) -> Run:
-        """Scores the best `depth` documents of each query of a run; the collection gives the texts.
+        """Scores the best `depth` documents of each query of a run, with the texts of the collection.
 
-        Queries that are not in the collection are left out and logged. Raises UserError if none is, if a document is
-        missing from the collection, and for a score that is not finite.
+        Queries that are not in the collection are left out and logged. Raises UserError if all queries or a document
+        are missing from the collection, and for a score that is not finite.
         """
         known = {query_id: collection.queries[query_id] for query_id in run if query_id in collection.queries}
         if unknown := [query_id for query_id in run if query_id not in known]:
@@ -206,7 +207,7 @@ class Reranker:
         return self.rerank_texts(run, known, collection, depth)
 
     def rerank_texts(self, run: Run, queries: Mapping[str, str], documents: Documents, depth: int = 100) -> Run:
-        """As `rerank`, for the queries of a run whose texts are given, query_id to text."""
+        """As `rerank`, with the texts of the queries by id; other queries of the run are left out."""
         keep_scores = self.model.first_stage_weight > 0
         candidates = [c for c in select_candidates(run, {}, depth, queries, keep_scores).values() if c.doc_ids]
         doc_ids = sorted({doc_id for c in candidates for doc_id in c.doc_ids})

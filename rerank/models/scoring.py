@@ -1,9 +1,9 @@
-"""Scores (query, document) pairs with a cross-encoder, within a token budget; TextScorer: pairs of texts in memory."""
+"""Scores (query, document) pairs with a cross-encoder, within a token budget."""
 
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -24,33 +24,42 @@ from rerank.utils.errors import UserError
 from rerank.utils.parallel import prefetch
 from rerank.utils.progress import log, progress
 
+Scorer = CrossEncoder | ExportedCrossEncoder
+"""A model that scores packed passages and pools their scores."""
+
 
 class PairScores(NamedTuple):
-    """(pairs,) float32 scores; (pairs, 2) the number of the passage with the highest score, and of passages."""
+    """The scores of pairs and their best passages.
+
+    scores: (pairs,) float32; best: (pairs, 2), the number of the passage with the highest score, and of all passages.
+    """
 
     scores: np.ndarray
     best: np.ndarray
 
     def take(self, places: Sequence[int]) -> "PairScores":
-        """The scores of the pairs at these places, in their order."""
+        """The scores of the pairs at these indices, in this order."""
         return PairScores(self.scores[places], self.best[places])
 
 
 def score_candidates(
-    model: Any,
+    model: Scorer,
     builder: PassageBuilder,
     candidates: Sequence[Candidates],
     accelerator: Accelerator,
     budget: TokenBudget,
-    what: str = "scoring",
-    show: bool = True,
+    what: str | None = "scoring",
 ) -> Run:
-    """The run of all candidates, in every process; each scores its own chunks, cut by the smallest of all budgets."""
+    """The run of all candidates, returned in every process; each process scores a share of the chunks.
+
+    `what` labels the progress; None shows none.
+    """
     budget.agree(accelerator)
     chunks = chunk_by_length(pairs_of(candidates), builder, budget.tokens)
-    own, show = chunks[accelerator.process_index :: accelerator.num_processes], show and accelerator.is_main_process
-    found = score_chunks(model, builder, own, accelerator.device, accelerator.autocast, budget, what, show)
-    scored = [pair for chunk, scores in found for pair in zip(chunk, scores.scores.tolist(), strict=True)]
+    own = chunks[accelerator.process_index :: accelerator.num_processes]
+    found = score_chunks(model, builder, own, accelerator.device, accelerator.autocast, budget)
+    shown = progress(found, len(own), what or "", show=what is not None and accelerator.is_main_process)
+    scored = [pair for chunk, scores in shown for pair in zip(chunk, scores.scores.tolist(), strict=True)]
     if accelerator.num_processes > 1:
         scored = gather_object(scored)
     return make_run(candidates, dict(scored), model.first_stage_weight)
@@ -62,9 +71,9 @@ def pairs_of(candidates: Iterable[Candidates]) -> list[tuple[str, str]]:
 
 
 def chunk_by_length(pairs: Pairs, builder: PassageBuilder, tokens: int) -> list[list[tuple[str, str]]]:
-    """Chunks of at most `tokens` tokens, if a pair has not more; those with the longest passages first.
+    """Cuts pairs into chunks of at most `tokens` tokens, longest passages first; a longer pair is a chunk of its own.
 
-    Memory then peaks at the start, and passages of similar length are padded together where the encoder needs padding.
+    So memory peaks at the start, and an encoder that needs padding gets passages of similar length.
     """
     longest, totals = builder.sizes(pairs)
     sizes = totals.tolist()
@@ -80,24 +89,22 @@ def chunk_by_length(pairs: Pairs, builder: PassageBuilder, tokens: int) -> list[
 
 
 def score_chunks(
-    model: Any,
+    model: Scorer,
     builder: PassageBuilder,
     chunks: Sequence[Pairs],
     device: torch.device,
     autocast: Autocast,
     budget: TokenBudget,
-    what: str = "scoring",
-    show: bool = True,
 ) -> Iterator[tuple[Pairs, PairScores]]:
     """Yields each chunk with its scores; the next chunk's passages are built while the model works.
 
-    The scores of a chunk are waited for when a GPU has been given the next one.
+    On a GPU, the next chunk is started before the scores of a chunk are waited for.
     """
     model.eval()
     before: tuple[Pairs, Callable[[], PairScores]] | None = None
     with autocast():  # around all chunks: weights are cast once, which inference_mode would not allow
-        for chunk, inputs in progress(prefetch(chunks, builder), len(chunks), what, show=show):
-            with torch.no_grad():  # not around the yield, where the caller may do anything
+        for chunk, inputs in prefetch(chunks, builder):
+            with torch.no_grad():  # not around the yield: the caller may need gradients
                 scores = start_scoring(model, inputs, device, autocast, budget)
             if before is not None:
                 yield before[0], before[1]()
@@ -107,24 +114,24 @@ def score_chunks(
 
 
 def start_scoring(
-    model: Any, inputs: Packed, device: torch.device, autocast: Autocast, budget: TokenBudget
+    model: Scorer, inputs: Packed, device: torch.device, autocast: Autocast, budget: TokenBudget
 ) -> Callable[[], PairScores]:
-    """Computes the scores of the documents of these passages; the result waits for a GPU, and gives them."""
+    """Starts to score the documents of these passages; the returned function waits for the GPU and gives the scores."""
     scores = start_passages(model, inputs, device, autocast, budget)
 
     def of_documents() -> PairScores:
         found = scores()
         pooled: torch.Tensor = model.pool(found, inputs.documents)
         passages = found.split(inputs.documents.bincount().tolist())
-        return PairScores(pooled.numpy(), np.array([(int(part.argmax()), len(part)) for part in passages]))
+        return PairScores(pooled.numpy(), np.array([(int(scores.argmax()), len(scores)) for scores in passages]))
 
     return of_documents
 
 
 def start_passages(
-    model: Any, inputs: Packed, device: torch.device, autocast: Autocast, budget: TokenBudget
+    model: Scorer, inputs: Packed, device: torch.device, autocast: Autocast, budget: TokenBudget
 ) -> Callable[[], torch.Tensor]:
-    """As `start_scoring`, but (passages,) float32 scores, on the CPU; in micro-batches that fit the budget."""
+    """As `start_scoring`, for (passages,) float32 scores on the CPU; the micro-batches fit the budget."""
     lengths = inputs.lengths()
 
     def score_within(tokens: int) -> tuple[torch.Tensor, list[list[int]]]:
@@ -138,7 +145,10 @@ def start_passages(
 
 
 def make_run(candidates: Sequence[Candidates], scores: Mapping[tuple[str, str], float], weight: float) -> Run:
-    """The run of scores plus `weight` times the first stage's, in the candidates' order; raises UserError for NaN."""
+    """The run of scores plus `weight` × first-stage scores, in the candidates' order.
+
+    Raises UserError for a score that is not finite.
+    """
     run: Run = {c.query_id: {doc_id: scores[c.query_id, doc_id] for doc_id in c.doc_ids} for c in candidates}
     if weight:
         for c in candidates:
@@ -157,7 +167,11 @@ def check_finite(run: Run) -> None:
 
 
 class TokenisedPairs(NamedTuple):
-    """What makes the passages of `pairs`, the ids of distinct texts, and the place there of each given pair."""
+    """Distinct pairs of texts, numbered.
+
+    builder: makes the passages of `pairs`; pairs: the distinct pairs, by ids of texts; places: the index in `pairs` of
+    each given pair.
+    """
 
     builder: PassageBuilder
     pairs: list[tuple[str, str]]
@@ -165,11 +179,11 @@ class TokenisedPairs(NamedTuple):
 
 
 class TextScorer:
-    """A trained cross-encoder on a device; a longer document than the model's `max_doc_tokens` is cut."""
+    """A trained cross-encoder on a device, for pairs of texts; documents are cut at the model's `max_doc_tokens`."""
 
     def __init__(
         self,
-        model: CrossEncoder | ExportedCrossEncoder,
+        model: Scorer,
         device: torch.device,
         precision: Precision = "auto",
         max_tokens_per_forward: int | Literal["auto"] = "auto",
@@ -191,15 +205,18 @@ class TextScorer:
     def builder(
         self, queries: dict[str, str], doc_ids: Sequence[str], texts: Iterable[str], max_doc_tokens: int | None = None
     ) -> PassageBuilder:
-        """Makes passages; `max_doc_tokens` may cut earlier than the model does. Raises as `PassageBuilder.build`."""
+        """The passages of queries and documents; `max_doc_tokens` may cut earlier than the model does.
+
+        Raises as `PassageBuilder.build`.
+        """
         model, template = self.model, self._template
         kept = model.max_doc_tokens if max_doc_tokens is None else min(max_doc_tokens, model.max_doc_tokens)
         store = make_store(doc_ids, texts, model.tokenizer, kept, template.document_lead)
         return PassageBuilder.build(queries, store, model.tokenizer, template, model.max_length)
 
     def tokenise_pairs(self, pairs: Sequence[tuple[str, str]], max_doc_tokens: int | None = None) -> TokenisedPairs:
-        """The passages of (query, document) texts, to be built and scored later; equal pairs are one. See `builder`."""
-        # Errors and logs show ids, so these are numbers and no text of a user.
+        """Prepares (query, document) texts for `score_pairs`; equal pairs are scored once. See `builder`."""
+        # The ids are numbers, as errors and logs show ids and must not show a user's text.
         queries = {text: str(number) for number, text in enumerate(dict.fromkeys(query for query, _ in pairs))}
         texts = {text: str(number) for number, text in enumerate(dict.fromkeys(document for _, document in pairs))}
         asked = [(queries[query], texts[document]) for query, document in pairs]
@@ -209,12 +226,12 @@ class TextScorer:
         return TokenisedPairs(builder, list(places), [places[pair] for pair in asked])
 
     def score_pairs(self, tokenised: TokenisedPairs, show: bool = True) -> PairScores:
-        """The scores of the texts in the order that they were given in; raises UserError for one that is not finite."""
+        """The scores of the texts in the given order; raises UserError for a score that is not finite."""
         places = {pair: place for place, pair in enumerate(tokenised.pairs)}
         found = PairScores(np.empty(len(places), np.float32), np.empty((len(places), 2), np.int64))
         for chunk, scores in self.scores(tokenised.builder, tokenised.pairs, show):
-            of_chunk = [places[pair] for pair in chunk]
-            found.scores[of_chunk], found.best[of_chunk] = scores
+            places_of_chunk = [places[pair] for pair in chunk]
+            found.scores[places_of_chunk], found.best[places_of_chunk] = scores
         for (query_id, doc_id), score in zip(places, found.scores.tolist(), strict=True):
             check_finite({query_id: {doc_id: score}})
         return found.take(tokenised.places)
@@ -222,24 +239,25 @@ class TextScorer:
     def scores(self, builder: PassageBuilder, pairs: Pairs, show: bool = True) -> Iterator[tuple[Pairs, PairScores]]:
         """The scores of pairs by their ids, in chunks, longest first."""
         chunks = chunk_by_length(pairs, builder, self.budget.tokens)
-        return score_chunks(self.model, builder, chunks, self.device, self._autocast, self.budget, show=show)
+        found = score_chunks(self.model, builder, chunks, self.device, self._autocast, self.budget)
+        return progress(found, len(chunks), "scoring", show=show)
 
     @contextlib.contextmanager
     def scoring(self) -> Iterator[None]:
-        """Within the block this thread may call `score_packed`; the weights are cast once."""
+        """Within the block this thread may call `score_packed`; autocast casts the weights once."""
         self.model.eval()
         with self._autocast(), torch.no_grad():
             yield
 
     def score_packed(self, inputs: Packed) -> PairScores:
-        """The scores of the documents of passages that a builder made; to be called within `scoring`."""
+        """The scores of the documents of built passages; call it within `scoring`."""
         return start_scoring(self.model, inputs, self.device, self._autocast, self.budget)()
 
-    def passage_span(self, text: str, number: int, of: int) -> tuple[int, int]:
-        """Where passage `number` of the `of` passages of a text begins and ends, in characters."""
-        if self._offsets is None:  # a tokenizer that is written in Python does not report places
+    def passage_span(self, text: str, number: int, count: int) -> tuple[int, int]:
+        """Start and end, in characters, of passage `number` of the `count` passages of a text."""
+        if self._offsets is None:  # a tokenizer in pure Python reports no offsets
             return 0, len(text)
-        return passage_span(text, number, of, self._offsets, self.model.max_doc_tokens, self._template.document_lead)
+        return passage_span(text, number, count, self._offsets, self.model.max_doc_tokens, self._template.document_lead)
 
     @functools.cached_property
     def _offsets(self) -> OffsetTokenizer | None:

@@ -1,4 +1,4 @@
-"""Small untrained BERTs with their tokenizers; the demo's has word vectors from latent semantic analysis."""
+"""Makes small untrained BERTs with tokenizers; the demo's has word vectors from latent semantic analysis."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -14,17 +14,22 @@ from rerank.models.hub import quiet_transformers
 from rerank.utils.files import atomic_write
 
 WIDTH = 64
+"""Hidden size of the demo's encoder."""
+
 CO_OCCURRENCE_DIMENSIONS = 16
+"""Dimensions of latent semantic analysis."""
+
 MAX_LENGTH = 512
+"""Tokens of the longest input."""
 
 
 def make_encoder(folder: Path, texts: Sequence[str], seed: int = 0) -> None:
     """Writes a BERT with 2 layers of width 64 to `folder`; its tokenizer has one token for each word of `texts`.
 
     `texts` are the documents and the queries; the tokenizer splits all other words into letters. The model is not
-    trained: position embeddings are zero, and all other weights are random except the word vectors. These come from
-    the co-occurrence of words in `texts` (latent semantic analysis, Deerwester et al. 1990), so they use no judgments.
-    The same seed writes the same weights.
+    trained: position embeddings are zero, word vectors come from the co-occurrence of words in `texts` (latent semantic
+    analysis, Deerwester et al. 1990; no judgments are used), and all other weights are random. The same seed writes the
+    same weights.
     """
     words = [split_words(text) for text in texts]
     letters = {letter for text in words for word in text for letter in word} | set(ascii_lowercase + digits)
@@ -50,7 +55,7 @@ def make_vocabulary(pieces: Iterable[str]) -> dict[str, int]:
 def random_bert(
     architecture: Callable[[BertConfig], Any], vocabulary: dict[str, int], seed: int, **settings: Any
 ) -> Any:
-    """A BERT with random weights for inputs of 512 tokens; `settings` are those of BertConfig."""
+    """A BERT with random weights for inputs of MAX_LENGTH tokens; `settings` go to BertConfig."""
     config = BertConfig(vocab_size=len(vocabulary), max_position_embeddings=MAX_LENGTH, **settings)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -73,12 +78,12 @@ def _word_vectors(texts: list[list[int]], words: int, seed: int) -> np.ndarray:
     weights = np.log1p(counts) * np.log((1 + len(texts)) / (1 + (counts > 0).sum(0)))
     weights /= np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1e-9)
     weights -= weights.mean(0)
-    # The eigenvectors of the words' products are the singular vectors, ten times as fast where texts are many.
+    # The eigenvectors of the words' products are the singular vectors; for many texts this is ten times as fast as SVD.
     squares, directions = (
         found[..., ::-1][..., :CO_OCCURRENCE_DIMENSIONS] for found in np.linalg.eigh(weights.T @ weights)
     )
     largest = np.take_along_axis(directions, np.abs(directions).argmax(0)[None], axis=0)
-    directions = directions * np.sign(largest)  # the sign of each is arbitrary, and differs between processors
+    directions = directions * np.sign(largest)  # signs are arbitrary and differ between processors
     rotation = np.linalg.qr(rng.normal(size=(WIDTH, WIDTH)))[0]
     vectors = (directions * np.sqrt(squares.clip(0))) @ rotation[: len(squares)]
     unseen = counts.sum(0) == 0

@@ -130,7 +130,7 @@ def test_without_judgments_the_rankings_are_compared_and_without_a_collection_no
         in (capsys.readouterr().err)
     )
     main(["export", "model", str(tmp_path / "other"), *words])
-    assert "what int8 costs is not measured: model: does not record the collection that" in capsys.readouterr().err
+    assert "the loss of int8 is not measured: model: does not record the collection that" in capsys.readouterr().err
     assert "no such folder" in failed(
         capsys, "export", "model", str(tmp_path / "no"), *words, "--collection", "nowhere"
     )
@@ -206,7 +206,7 @@ def test_a_missing_or_damaged_file_is_named(file, content, expected, copy, capsy
     ids=lambda words: words[0],
 )
 def test_a_graph_is_no_checkpoint(words, there, capsys):
-    assert "is an exported graph, which scores and nothing else" in failed(capsys, *words)
+    assert "is an exported graph, which can only score" in failed(capsys, *words)
 
 
 @pytest.mark.parametrize(

@@ -115,9 +115,9 @@ def test_queries_of_no_fold_have_the_mean_weights(runs, capsys):
     [
         ([A], "fuse: expected at least two runs to fuse, got 1"),
         ([A, "nowhere.run"], "nowhere.run: cannot be read: No such file"),
-        ([A, B, "--weights", "1", "2"], "--weights, --qrels and --measure are of no effect on --method rrf"),
-        ([A, B, "--qrels", "qrels.txt"], "--weights, --qrels and --measure are of no effect on --method rrf"),
-        ([A, B, "--method", "interpolate", "--rrf-k", "9"], "--rrf-k 9: of no effect on --method interpolate"),
+        ([A, B, "--weights", "1", "2"], "--weights, --qrels and --measure have no effect on --method rrf"),
+        ([A, B, "--qrels", "qrels.txt"], "--weights, --qrels and --measure have no effect on --method rrf"),
+        ([A, B, "--method", "interpolate", "--rrf-k", "9"], "--rrf-k 9: has no effect on --method interpolate"),
         ([A, B, "--rrf-k", "-1"], "--rrf-k"),
         ([A, B, "--method", "interpolate", "--weights", "1"], "--weights: expected a weight for each of the 2 runs"),
         ([A, B, "--method", "interpolate", "--weights", "1", "-1"], "--weights: expected weights of 0 or more"),

@@ -40,7 +40,7 @@ def test_the_best_passages_are_those_of_a_loop(tmp_path):
     inputs_of = make_inputs(tmp_path / "tokens", model.tokenizer, model.max_length, queries, texts)
     cpu, budget = Accelerator(cpu=True), TokenBudget(200)
     chunks = chunk_by_length(pairs_of(lists), inputs_of, budget.tokens)
-    for chunk, found in score_chunks(model, inputs_of, chunks, cpu.device, cpu.autocast, budget, show=False):
+    for chunk, found in score_chunks(model, inputs_of, chunks, cpu.device, cpu.autocast, budget):
         for pair, best in zip(chunk, found.best.tolist(), strict=True):
             with torch.no_grad():
                 scores = model(inputs_of([pair])).tolist()

@@ -35,7 +35,7 @@ def attend_traced(queries, keys, values, starts, *others, scale, window_size):
 
 @pytest.fixture
 def on_a_gpu(monkeypatch):
-    monkeypatch.setattr(compiled, "_is_of_use", lambda model, autocast: True)
+    monkeypatch.setattr(compiled, "_applies", lambda model, autocast: True)
     monkeypatch.setattr(packed_attention, "_fits_flash", lambda query, value: value.dtype == torch.bfloat16)
     monkeypatch.setattr(varlen, "varlen_attn", attend_traced)
     plain, calls = nn.Module.compile, []

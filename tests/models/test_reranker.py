@@ -154,7 +154,7 @@ def test_bf16_is_used_where_it_is_asked_for_and_where_it_gains(folder, monkeypat
     difference = np.abs(reranker.score("fjord", DOCUMENTS) - exact).max()
     assert (reranker.scorer.precision, difference > 0) == (precision, precision == "bf16")
     assert difference < 0.1
-    assert ("computed in float32: in bf16 the values of this model differ by" in caplog.text) == ("FARTHEST" in limits)
+    assert ("computed in float32: bf16 changes the values of this model by" in caplog.text) == ("FARTHEST" in limits)
 
 
 def test_queries_that_the_collection_does_not_have_are_skipped(home, monkeypatch, caplog):

@@ -1,4 +1,4 @@
-"""The chart of the measure and its upper bound by re-ranking depth."""
+"""Draws the measure and its upper bound against the re-ranking depth."""
 
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ from rerank.experiments.runs.results import Results
 from rerank.utils.errors import UserError
 
 DEPTHS = (1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000)
+"""The depths on the x-axis, up to the deepest first stage."""
 
 
 def common_queries(results: Results) -> list[str]:
@@ -34,23 +35,23 @@ def expect_re_rankings(results: Results) -> None:
 
 
 def re_ranked(first: Run, run: Run, depth: int) -> Run:
-    """The first `depth` documents of each query in the run's order, then the others in their first order.
+    """The first `depth` documents of each query in the run's order, then the others in the first stage's order.
 
     >>> re_ranked({"q": {"a": 3.0, "b": 2.0, "c": 1.0}}, {"q": {"a": 1.0, "b": 2.0, "c": 3.0}}, 2)
     {'q': {'b': 0.0, 'a': -1.0, 'c': -2.0}}
     """
     runs = {}
     for query_id, scores in first.items():
-        order, of_run = ranked(scores), run.get(query_id, {})
+        order, new_scores = ranked(scores), run.get(query_id, {})
         head = set(order[:depth])
-        reordered = [doc_id for doc_id in ranked(of_run) if doc_id in head]
-        reordered += [doc_id for doc_id in order[:depth] if doc_id not in of_run]
+        reordered = [doc_id for doc_id in ranked(new_scores) if doc_id in head]
+        reordered += [doc_id for doc_id in order[:depth] if doc_id not in new_scores]
         runs[query_id] = {doc_id: float(-rank) for rank, doc_id in enumerate(reordered + order[depth:])}
     return runs
 
 
 def ideal(first: Run, qrels: Qrels) -> Run:
-    """The same documents by descending grade: no re-ranking of them has a higher measure."""
+    """The same documents by descending grade, the best possible re-ranking."""
     return {
         query_id: {doc_id: float(max(0, qrels.get(query_id, {}).get(doc_id, 0))) for doc_id in scores}
         for query_id, scores in first.items()
@@ -58,7 +59,7 @@ def ideal(first: Run, qrels: Qrels) -> Run:
 
 
 class Depths(NamedTuple):
-    """The mean measure at each depth, for each experiment, and its upper bound for each first stage."""
+    """The mean measure at each depth: `reached` by each experiment, and the upper bound for each first stage."""
 
     queries: int
     depths: list[int]
@@ -78,7 +79,7 @@ def depths(results: Results) -> Depths:
     def means(first: Run, run: Run) -> list[float]:
         runs = (re_ranked(first, run, depth) for depth in steps)
         values = (evaluate(qrels, run, [results.measure])[results.measure].values() for run in runs)
-        return [sum(of_queries) / len(of_queries) for of_queries in values]
+        return [sum(by_query) / len(by_query) for by_query in values]
 
     upper_bounds, reached = {}, {}
     for experiment in experiments:
@@ -91,7 +92,7 @@ def depths(results: Results) -> Depths:
 
 
 def draw_depths(figure: Any, results: Results) -> None:
-    """A line per experiment, from the first stage at depth 0, and the upper bounds as dashed lines."""
+    """Draws a line per experiment, from the first stage at depth 0, and the upper bounds as dashed lines."""
     data, axes = depths(results), figure.subplots()
     for name, values in data.upper_bounds.items():
         axes.plot(data.depths, values, "--", color=INK, label=f"ideal re-ranking of {name}", linewidth=1)

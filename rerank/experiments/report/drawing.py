@@ -1,4 +1,4 @@
-"""The style of all charts, and writing a chart as a file or as part of a page."""
+"""The style of charts; writes a chart as a file or as part of a page."""
 
 import html
 import io
@@ -14,15 +14,29 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 
 SERIES = ("#2f6fb2", "#d1711f", "#2e8b57", "#8a5bb5", "#c2456b", "#1f8f9c", "#8c6d31", "#5b6abf")
-INK, QUIET, RULE = "#22252b", "#7b818b", "#d9dce1"
-"""The colours of text, of references, and of grids and frames."""
+"""The colours of lines and bars, in their order."""
+
+INK = "#22252b"
+"""The colour of text."""
+
+QUIET = "#7b818b"
+"""The colour of references."""
+
+RULE = "#d9dce1"
+"""The colour of grids and frames."""
+
 CSS_NAMES = {INK: "ink", QUIET: "quiet", RULE: "rule", **{colour: f"series-{i}" for i, colour in enumerate(SERIES)}}
+"""Colour -> its CSS variable, so that a page can have a dark mode."""
 
 FORMATS = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}, ".png": {"Software": None}}
 """Suffix -> metadata without a date, so that the same data gives the same bytes."""
 
-WIDTH = 4.5  # inches; readable on a phone and in a column of a paper
+WIDTH = 4.5
+"""Width of a chart in inches; readable on a phone and in a column of a paper."""
+
 HOVER = "hover: "
+"""Prefix of the ids of artists with a tooltip."""
+
 STYLE: dict[Any, Any] = {
     "figure.constrained_layout.use": True,
     "font.size": 9,
@@ -57,12 +71,12 @@ def colour(number: int) -> str:
 
 
 def hover(artist: Any, text: str) -> None:
-    """Shows `text` as a tooltip of the artist; SVG only."""
+    """Gives the artist a tooltip; only SVG shows it."""
     artist.set_gid(HOVER + " ".join(text.split()))
 
 
 def draw_figure(draw: Callable[..., None], *data: Any, height: float = 3.0) -> Figure:
-    """The figure that `draw` makes of the data, `height` inches high."""
+    """Calls `draw(figure, *data)` on a new figure of `height` inches, and returns the figure."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH, height))
         draw(figure, *data)
@@ -70,7 +84,7 @@ def draw_figure(draw: Callable[..., None], *data: Any, height: float = 3.0) -> F
 
 
 def format_of(out: Path) -> str:
-    """The suffix of a file, one of FORMATS; raises UserError for another one."""
+    """The suffix of a file; raises UserError if it is not one of FORMATS."""
     suffix = out.suffix.lower()
     if suffix not in FORMATS:
         raise UserError(f"--out {out}: expected a name that ends in {', '.join(FORMATS)}")
@@ -85,9 +99,9 @@ def save(figure: Figure, out: Path) -> None:
 
 
 def inline_svg(figure: Figure, key: str, label: str) -> str:
-    """The chart as an element of a page: colours are CSS variables, ids begin with `key`, `label` is its aria-label.
+    """The chart as an <svg> element of a page: ids begin with `key`, `label` is its aria-label.
 
-    matplotlib writes each colour as #rrggbb; a page with a dark mode needs variables in their place.
+    Colours become CSS variables, for the dark mode; matplotlib writes them as #rrggbb.
     """
     svg = _rendered(figure, ".svg").decode()
     svg = svg[svg.index("<svg") :]
@@ -102,8 +116,8 @@ def inline_svg(figure: Figure, key: str, label: str) -> str:
 
 
 def _rendered(figure: Figure, suffix: str) -> bytes:
-    """The content of a file with this suffix; that of an SVG has tooltips and no background."""
-    out, is_svg = io.BytesIO(), suffix == ".svg"  # matplotlib's PDF writer hides why the disk refuses a write
+    """The content of a file with this suffix; an SVG has tooltips and no background."""
+    out, is_svg = io.BytesIO(), suffix == ".svg"  # in memory: matplotlib's PDF writer hides the reason of disk errors
     with mpl.rc_context(STYLE):
         figure.savefig(out, format=suffix[1:], dpi=300, metadata=FORMATS[suffix], transparent=is_svg)
     if not is_svg:

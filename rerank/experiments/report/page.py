@@ -1,4 +1,4 @@
-"""`rerank report`: writes one HTML file about experiments or run files, by report.html and report.css."""
+"""`rerank report`: writes an HTML page about experiments or run files, from report.html and report.css."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -23,11 +23,11 @@ from rerank.utils.progress import log
 def write_report(
     paths: Sequence[Path], out: Path | None, measure: str, qrels: Path | None = None, collection: str = ""
 ) -> Path:
-    """Writes the page of runs/<collection> or of an experiment in it, or of run files; returns the file.
+    """Writes the page of runs/<collection>, of an experiment in it, or of run files; returns the file.
 
-    Run files are compared with the first of them; `qrels` are their judgments, and the collection, if one is named, has
-    their texts. `out` is report.html in the folder by default, or in the working directory.
-    Raises UserError if no fold is finished, a file is wrong, or `out` cannot be written.
+    Run files are compared with the first one; `qrels` are their judgments, and `collection`, if given, has their texts.
+    The default `out` is report.html in the folder, or in the working directory for run files. Raises UserError if no
+    fold is finished, a file is wrong, or `out` cannot be written.
     """
     of_files = are_run_files(paths)
     out = out or Path("" if of_files else paths[0]) / "report.html"
@@ -65,7 +65,7 @@ def page_of_experiments(results: Results[ExperimentResults]) -> str:
 
 
 def page_of_files(files: RunFiles, measure: str, qrels: Path | None, source: str) -> str:
-    """The page of run files: without settings, times and what is known of trained models alone."""
+    """The page of run files, which has no settings, times or learning curves."""
     results = compared_with_first(files, qrels, measure)
     return _render(
         results,
@@ -88,11 +88,11 @@ def _render(
     descriptions: Sequence[str],
     **parts: Any,
 ) -> str:
-    """The page of these parts; `texts` gets the documents of the collection, if there is one."""
+    """Renders the page; reads the shown texts from the collection, if there is one."""
     results.queries.update(collection.queries if collection else {})
     compared = [experiment for experiment in results.experiments if experiment.first_stage]
-    of_queries = {experiment.name: gains(results, experiment) for experiment in compared}
-    changed = {name: most_changed(of_run) for name, of_run in of_queries.items()}
+    query_gains = {experiment.name: gains(results, experiment) for experiment in compared}
+    changed = {name: most_changed(of_run) for name, of_run in query_gains.items()}
     if collection:
         shown = {
             doc_id
@@ -113,7 +113,7 @@ def _render(
             "changed": {
                 title: [(g, documents_of(results, experiment, g, texts)) for g in side] for title, side in sides
             },
-            "gains": of_queries.get(experiment.name, []),
+            "gains": query_gains.get(experiment.name, []),
         }
         sections.append(section)
     return render_page(
@@ -128,7 +128,7 @@ def _render(
 
 
 def _table(experiments: Sequence[ExperimentResults]) -> Table:
-    """The table of `rerank eval`: the experiments below their first stages."""
+    """The table of `rerank eval`: first stages, then the experiments."""
     collection = experiments[0].folder.collection
     first = [experiment.first_stage_file for experiment in experiments if experiment.first_stage]
     runs = [experiment.folder.all_run for experiment in experiments]
@@ -157,7 +157,12 @@ def _figure(name: str, results: Results, *experiment: Compared) -> Figure:
 
 def cost_table(experiments: Sequence[ExperimentResults]) -> Rows | Missing:
     """A row per finished fold: epochs, validation, time, speed and memory, from the log and the manifest."""
-    costs = {f"{one.name}, fold {fold.name}": _cost(fold) for one in experiments for fold in one.folds if fold.facts}
+    costs = {
+        f"{experiment.name}, fold {fold.name}": _cost(fold)
+        for experiment in experiments
+        for fold in experiment.folds
+        if fold.facts
+    }
     if not costs:
         return Missing("no fold has a manifest with its time and memory")
     return Rows(["run", *next(iter(costs.values()))], [[name, *cost.values()] for name, cost in costs.items()])

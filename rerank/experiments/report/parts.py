@@ -1,4 +1,4 @@
-"""What the templates of pages show: tables, charts, and lines that say why a part of a page is missing."""
+"""The elements of report pages: tables, charts, and reasons why an element is missing."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,20 +12,20 @@ HERE = Path(__file__).parent
 
 
 class Rows(NamedTuple):
-    """A table: the head, and the rows, whose first cells are their names."""
+    """A table: its head and its rows; the first cell of a row is its name."""
 
     head: Sequence[object]
     rows: Sequence[Sequence[object]]
 
 
 class Missing(NamedTuple):
-    """Why a part of the page is not available."""
+    """The reason why an element of the page is not available."""
 
     reason: str
 
 
 class Figure(NamedTuple):
-    """A chart: title, caption, and the SVG element or why it is missing."""
+    """A chart: title, caption, and the SVG element, or the reason why it is missing."""
 
     title: str
     caption: str
@@ -33,7 +33,7 @@ class Figure(NamedTuple):
 
 
 def or_missing(make: Callable[..., Any], *arguments: object) -> Any:
-    """What `make` returns, or the reason of its UserError."""
+    """The result of `make(*arguments)`, or the reason if it raises UserError."""
     try:
         return make(*arguments)
     except UserError as error:
@@ -41,7 +41,7 @@ def or_missing(make: Callable[..., Any], *arguments: object) -> Any:
 
 
 def render_page(template: str, **parts: Any) -> str:
-    """The page that a template of this folder makes of these parts; it escapes what it shows, but for the charts."""
+    """Renders a template of this folder with these variables; everything but the charts is escaped."""
     templates = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -1,4 +1,4 @@
-"""The charts by name, and `rerank plot`: one chart of a run folder, or of run files, as a file."""
+"""`rerank plot`: writes one chart of a run folder, or of run files; the charts by name."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from rerank.utils.files import check_output
 
 
 def logged_folds(experiment: ExperimentResults) -> list[FoldResults]:
-    """The folds that were begun; raises UserError if there is no log."""
+    """The folds that have a log; raises UserError if there is none."""
     folds = [fold for fold in experiment.folds if fold.history]
     if not folds:
         raise UserError(f"{experiment.name}: no fold has a log.jsonl, so there are no learning curves")
@@ -23,7 +23,7 @@ def logged_folds(experiment: ExperimentResults) -> list[FoldResults]:
 
 
 def draw_curves(figure: Any, _: Results, experiment: ExperimentResults) -> None:
-    """Three panels over the epochs; a dot marks the kept epoch, a dashed line the first stage."""
+    """Draws loss, NDCG and validation over the epochs; a dot marks the kept epoch, a dashed line the first stage."""
     folds = logged_folds(experiment)
     loss, metric, valid = figure.subplots(3, 1, sharex=True)
     for number, fold in enumerate(folds):
@@ -47,7 +47,7 @@ def draw_curves(figure: Any, _: Results, experiment: ExperimentResults) -> None:
 
 
 class Gain(NamedTuple):
-    """A query's measure before and after re-ranking; `text` is "" if unknown."""
+    """A query's measure before and after re-ranking; `text` is "" if it is unknown."""
 
     query_id: str
     text: str
@@ -68,7 +68,7 @@ def gains(results: Results, experiment: Compared) -> list[Gain]:
 
 
 def draw_gains(figure: Any, results: Results, experiment: Compared) -> None:
-    """A bar per query."""
+    """Draws a bar per query."""
     axes, queries = figure.subplots(), gains(results, experiment)
     for x, query in enumerate(queries):
         (bar,) = axes.bar([x], [query.gain], width=1.0 if len(queries) > 60 else 0.8, color=SERIES[query.gain < 0])
@@ -84,7 +84,7 @@ def draw_gains(figure: Any, results: Results, experiment: Compared) -> None:
 
 
 class Chart(NamedTuple):
-    """A title, a caption, and what draws results in a figure; with an experiment, if the chart shows one."""
+    """A title, a caption, and `draw(figure, results)` or `draw(figure, results, experiment)`; height in inches."""
 
     title: str
     caption: str
@@ -92,20 +92,22 @@ class Chart(NamedTuple):
     height: float = 3.0
 
 
-DEPTH, LEARNING = "depth", "learning"
+DEPTH = "depth"
+LEARNING = "learning"
 CHARTS = {
     DEPTH: Chart("Measure against depth", "Only the first documents of the first stage are re-ranked.", draw_depths),
     LEARNING: Chart("Learning curves", "Every fold, epoch by epoch.", draw_curves, 5.5),
     "gain": Chart("Gain of every query", "A bar is a query; its text is shown as a tooltip.", draw_gains),
 }
-"""All but the first show one experiment; all but the learning curves need nothing but runs and judgments."""
+"""The charts by name. DEPTH shows all experiments, the others one; LEARNING needs the folder of an experiment."""
 
 
 def plot(name: str, paths: Sequence[Path], out: Path, measure: str = "nDCG@20", qrels: Path | None = None) -> Path:
     """Writes a chart as PDF, SVG or PNG; returns the file.
 
-    `paths` are runs/<collection>, or an experiment in it; or run files, of which the first is compared with, and
-    `qrels` their judgments. Raises UserError for an unknown chart or suffix, a file that cannot be written, or no data.
+    `paths` has one folder, runs/<collection> or an experiment in it, or run files, which are compared with the first
+    one on the judgments `qrels`. Raises UserError for an unknown chart or suffix, a file that cannot be written, and
+    missing data.
     """
     if name not in CHARTS:
         raise UserError(f"plot {name}: no such chart; {nearest(name, CHARTS)}")

@@ -1,4 +1,4 @@
-"""The most helped and most hurt queries, with their documents before and after, and the texts of these."""
+"""The most helped and most hurt queries, with their documents before and after re-ranking."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,11 +13,14 @@ from rerank.retrieval.words import find_words, snippet
 from rerank.utils.errors import UserError
 
 QUERIES = 10
+"""Most queries that are shown as helped, and as hurt."""
+
 DOCUMENTS = 10
+"""First documents of a query that are shown, of the ranking after and of that before."""
 
 
 class Texts(NamedTuple):
-    """Documents' texts by id, and the language of words; `reason` says why there are no texts, or is ""."""
+    """The texts of documents by id, and their language; `reason` says why there are no texts, or is ""."""
 
     documents: dict[str, str]
     language: str
@@ -25,7 +28,7 @@ class Texts(NamedTuple):
 
 
 def read_documents(collection: Collection, doc_ids: Sequence[str], language: str, experiment: Compared) -> Texts:
-    """The texts of these documents, from the collection or else from the index that was searched for the experiment."""
+    """The texts of these documents, from the collection, or else from the index that the experiment searched."""
     try:
         if isinstance(experiment, ExperimentResults) and not collection.has_documents:
             index = experiment.settings["first_stage"]["index"]
@@ -39,7 +42,7 @@ def read_documents(collection: Collection, doc_ids: Sequence[str], language: str
 class ShownDocument(NamedTuple):
     """A document of a query: its ranks before and after (None: not ranked), its judgment (None: not judged).
 
-    `excerpt` is the part of its text that matches the query best, in parts; True marks query words.
+    `excerpt` is the snippet of its text that matches the query best, in pieces; True marks query words.
     """
 
     doc_id: str
@@ -50,25 +53,25 @@ class ShownDocument(NamedTuple):
 
     @property
     def up(self) -> int:
-        """The ranks that it moved up; negative if it moved down, 0 if it is not in both rankings."""
+        """How many ranks it moved up; negative if it moved down, 0 if it is not in both rankings."""
         return 0 if self.before is None or self.after is None else self.before - self.after
 
 
 def most_changed(gains: Sequence[Gain]) -> dict[str, list[Gain]]:
-    """Those with the largest gains, and those with the largest losses, at most QUERIES of each; by title."""
+    """The queries with the largest gains and the largest losses, at most QUERIES of each, by title."""
     helped = [query for query in gains if query.gain > 0]
     hurt = [query for query in reversed(gains) if query.gain < 0]
     return {"Most helped": helped[:QUERIES], "Most hurt": hurt[:QUERIES]}
 
 
 def shown_documents(experiment: Compared, query_id: str) -> list[str]:
-    """The first DOCUMENTS of a query after re-ranking, then those that were among the first only before."""
+    """The first DOCUMENTS of a query after re-ranking, then the first DOCUMENTS before it, without repetition."""
     after, before = (ranked(run.get(query_id, {})) for run in (experiment.run, experiment.candidates()))
     return list(dict.fromkeys(after[:DOCUMENTS] + before[:DOCUMENTS]))
 
 
 def documents_of(results: Results, experiment: Compared, gain: Gain, texts: Texts) -> list[ShownDocument]:
-    """The documents of a query that changed."""
+    """The documents to show for a query (see `shown_documents`)."""
     query_id, grades = gain.query_id, results.qrels[gain.query_id]
     runs = experiment.candidates(), experiment.run
     before, after = ({d: rank for rank, d in enumerate(ranked(run.get(query_id, {})), 1)} for run in runs)

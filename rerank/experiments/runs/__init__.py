@@ -1,1 +1,1 @@
-"""The folder runs/: its layout, and the settings, manifests and results in it, compared and verified."""
+"""The folder runs/: its layout, and its settings, manifests and results, which are compared and verified."""

@@ -1,4 +1,4 @@
-"""Reads the files of one experiment: settings, logs, manifests and runs."""
+"""Reads the files of an experiment: settings, logs, manifests and runs."""
 
 import functools
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from rerank.utils.json_files import read_json_lines
 
 
 class FoldEpoch(TypedDict):
-    """What every line of log.jsonl has; the others are losses, times and counts."""
+    """The keys that every line of log.jsonl has; others are losses, times and counts."""
 
     epoch: int
     valid: float
@@ -29,7 +29,7 @@ class FoldEpoch(TypedDict):
 
 @dataclass(frozen=True)
 class FoldResults:
-    """The files of one fold, each read when it is first used: empty before it is written, a UserError if damaged."""
+    """The files of a fold, each read when it is first used: empty if it is not written yet, UserError if damaged."""
 
     folder: FoldFolder
 
@@ -44,12 +44,12 @@ class FoldResults:
 
     @property
     def kept(self) -> dict[str, Any]:
-        """The record of the epoch whose weights were kept: of several best ones the first, as in training."""
+        """The record of the epoch whose weights were kept: the best one, the first of ties, as in training."""
         return max(self.history, key=lambda record: record["valid"])
 
     @property
     def first_stage(self) -> float | None:
-        """The first stage's value of the validation queries; None if no epoch has one, as those of feature vectors."""
+        """The first stage's mean over the validation queries; None if unknown, and for feature vectors."""
         return self.kept.get("first_stage") if self.history else None
 
     @functools.cached_property
@@ -61,7 +61,7 @@ class FoldResults:
         return read_run(self.folder.test_run) if self.folder.finished else {}
 
     def validation_mean(self, measure: str) -> float | None:
-        """The mean over the judged validation queries, from the manifest or computed; None of an unfinished fold."""
+        """The mean over the judged validation queries, from the manifest or computed; None for an unfinished fold."""
         if not (self.folder.finished and self.folder.valid_run.exists()):
             return None
         means: dict[str, float] = self.facts.get("outcome", {}).get("valid", {}).get("means", {})
@@ -73,7 +73,7 @@ class FoldResults:
 
 @dataclass(frozen=True)
 class ExperimentResults:
-    """One experiment; `first_stages` keeps the runs that experiments of a collection share."""
+    """The results of an experiment; `first_stages` is a cache of runs that experiments of a collection share."""
 
     folder: ExperimentFolder
     first_stages: dict[Path, Run] = field(default_factory=dict, repr=False, compare=False)
@@ -102,7 +102,7 @@ class ExperimentResults:
 
     @property
     def has_features(self) -> bool:
-        """Whether it was trained on feature vectors, without texts and a first stage."""
+        """Whether the experiment was trained on feature vectors, which have no texts and no first stage."""
         return any("features" in fold.facts for fold in self.folds)
 
     @property
@@ -111,18 +111,18 @@ class ExperimentResults:
 
     @property
     def first_stage_file(self) -> Path:
-        """The run that was re-ranked; the file may have been removed since."""
+        """The file of the re-ranked run; it may no longer exist."""
         if run := self.setting("first_stage.run"):
             return Path(run)
         collection = CollectionFolder(self.folder.path.parent)
         recorded = (fold.facts["first_stage"]["run"] for fold in self.folds if "first_stage" in fold.facts)
-        if run := next(recorded, ""):  # the settings alone do not tell its name
+        if run := next(recorded, ""):  # its name may have a hash of queries, which the settings do not tell
             return collection.path / Path(run).name
         return collection.bm25_run(FirstStageSettings(depth=self.depth))
 
     @functools.cached_property
     def first_stage(self) -> Run:
-        """The candidates of the queries of finished folds; empty if the first stage's run was removed."""
+        """The candidates of the queries of finished folds; empty if the first stage's run is missing."""
         file = self.first_stage_file
         if self.run and file not in self.first_stages:
             self.first_stages[file] = read_run(file) if file.is_file() else {}
@@ -134,16 +134,15 @@ class ExperimentResults:
         if self.has_features:
             raise UserError(f"{self.name}: feature vectors have no first stage to compare with")
         if not self.first_stage:
-            missing = f"the first stage's run {self.first_stage_file} is missing"
-            raise UserError(f"{self.name}: {missing}, so it cannot be compared with")
+            raise UserError(f"{self.name}: the first stage's run {self.first_stage_file} is missing; restore it")
         return self.first_stage
 
 
 def joined_test_runs(folds: Sequence[FoldFolder], config: Config) -> Run:
     """The test runs of finished folds as one run.
 
-    Raises UserError, which names the fold and what differs, for a fold with other settings than `config`, with other
-    input than the first one, without a manifest, or whose test run is not the one that its manifest records.
+    Raises UserError, which names the fold and the difference, if a fold has other settings than `config`, other inputs
+    than the first fold, no manifest, or a test run that differs from its manifest.
     """
     joined: Run = {}
     first: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Fuses run files into one (`rerank fuse`), by reciprocal rank or with weights that are given or tuned."""
+"""`rerank fuse`: fuses run files into one, by reciprocal rank or with given or tuned weights."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,18 +30,18 @@ def fuse_files(
     qrels: Path | None = None,
     measure: str | None = None,
 ) -> Path:
-    """Fuses TREC runs into the run `out`, of every query that one of them has, and returns `out`.
+    """Fuses TREC runs into the run `out`, which has the queries of all of them, and returns `out`.
 
     Args:
         paths: two runs or more.
         out: the run to write; `out` + ".json" is its manifest.
         method: "rrf", the sum of 1 / (k + rank), or "interpolate", a weighted sum of min-max scaled scores.
-        rrf_k: the k of rrf; None for 60.
-        weights: those of interpolate, a number for each run; if empty, they are tuned.
-        qrels: judgments of validation queries to tune on. None for the qrels.txt near the runs, with the folds.json
-            there: the weights of a fold are tuned on its validation queries and apply to its test queries; a query that
-            no fold tests has the means of the folds' weights.
-        measure: the measure that chooses the weights; None for nDCG@20.
+        rrf_k: the k of rrf; None: 60.
+        weights: the weights of interpolate, one a run; if empty, they are tuned.
+        qrels: judgments of validation queries to tune on. None: the qrels.txt and folds.json near the runs. The weights
+            of a fold are then tuned on its validation queries and apply to its test queries; a query that no fold tests
+            gets the means of the folds' weights.
+        measure: the measure that chooses the weights; None: nDCG@20.
 
     Raises:
         UserError: an argument belongs to the other method or has a wrong value, a file is missing or malformed, there
@@ -51,9 +51,9 @@ def fuse_files(
     if len(names) < 2:
         raise UserError(f"fuse: expected at least two runs to fuse, got {len(names)}")
     if method == "rrf" and (weights or qrels or measure):
-        raise UserError("--weights, --qrels and --measure are of no effect on --method rrf; leave them out")
+        raise UserError("--weights, --qrels and --measure have no effect on --method rrf; leave them out")
     if method != "rrf" and rrf_k is not None:
-        raise UserError(f"--rrf-k {rrf_k:g}: of no effect on --method {method}; leave it out")
+        raise UserError(f"--rrf-k {rrf_k:g}: has no effect on --method {method}; leave it out")
     try:
         check_weights(weights or [1.0] * len(names), len(names))
     except ValueError as error:
@@ -75,11 +75,11 @@ def fuse_files(
 
 
 def _tuned(runs: Mapping[str, Run], qrels: Path | None, measure: str) -> tuple[dict[str, Weights], dict[str, Any]]:
-    """The tuned weights of every query, and what the manifest says of them."""
+    """The tuned weights of every query, and the facts about them for the manifest."""
     queries, paths = queries_of(list(runs.values())), list(map(Path, runs))
     if qrels is not None:
         weights = tune_on(runs, read_qrels(qrels), measure, f"queries of {qrels}")
-        log.info(f"compare the fused run on other queries than those of {qrels}")
+        log.info(f"the weights are tuned on the queries of {qrels}; compare the fused run on other queries")
         return dict.fromkeys(queries, weights), {"weights": weights, "measure": measure, "qrels": _facts(qrels)}
     qrels, folds = find_nearby(paths, QRELS), find_nearby(paths, FOLDS)
     if not (qrels and folds):
@@ -92,8 +92,8 @@ def _tuned(runs: Mapping[str, Run], qrels: Path | None, measure: str) -> tuple[d
         by_fold[fold.name] = tune_on(runs, valid, measure, f"validation queries of fold {fold.name}")
     fold_of = map_to_folds(known, str(folds))
     means = tuple(map(fmean, zip(*by_fold.values(), strict=True)))
-    of_queries = {query_id: by_fold[fold_of[query_id]] if query_id in fold_of else means for query_id in queries}
-    return of_queries, {"weights": by_fold, "measure": measure, "qrels": _facts(qrels), "folds": _facts(folds)}
+    by_query = {query_id: by_fold[fold_of[query_id]] if query_id in fold_of else means for query_id in queries}
+    return by_query, {"weights": by_fold, "measure": measure, "qrels": _facts(qrels), "folds": _facts(folds)}
 
 
 def _facts(file: Path) -> dict[str, str]:

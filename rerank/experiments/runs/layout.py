@@ -1,8 +1,8 @@
-"""The names of files and folders in runs/: no other module knows them.
+"""The names of files and folders in runs/; no other module has them.
 
 runs/<collection>/                     CollectionFolder
 runs/<collection>/<experiment>/        ExperimentFolder
-runs/<collection>/<experiment>/fold1/  FoldFolder, as is final/ of the model to deploy
+runs/<collection>/<experiment>/fold1/  FoldFolder, also final/, the model to deploy
 """
 
 import re
@@ -14,14 +14,18 @@ from rerank.config import CollectionSettings, FirstStageSettings
 from rerank.data.types import FINAL
 from rerank.utils.locks import is_locked
 
-DEFAULT = CollectionSettings()  # the settings that no name shows
+DEFAULT = CollectionSettings()
+"""The default settings, which are left out of file names."""
+
 MANIFEST = "manifest.json"
-LOCK = "fold"  # what a command holds in the folder of a fold that it trains
+
+LOCK = "fold"
+"""The lock that a command holds in the folder of a fold while it trains the fold."""
 
 
 @dataclass(frozen=True)
 class Inside:
-    """An attribute of a folder: the path of the file or the folder of this name in it."""
+    """An attribute of a folder: the path of the file or subfolder `name`."""
 
     name: str
 
@@ -36,7 +40,7 @@ class FoldFolder:
     path: Path
 
     checkpoint = Inside("checkpoint")  # the folder of the best epoch's model
-    state = Inside("state")  # weights and optimizer after the last epoch, while the training is unfinished
+    state = Inside("state")  # weights and optimizer after the last epoch of an unfinished training
     log = Inside("log.jsonl")  # one JSON record per epoch
     manifest = Inside(MANIFEST)  # settings, versions, device, hashes and results
     tracking = Inside("tracking")  # the files of an experiment tracker that writes files
@@ -58,12 +62,12 @@ class FoldFolder:
 
     @property
     def begun(self) -> bool:
-        """Whether the fold or the final model was trained, to the end or not, or a command is at work on it."""
+        """Whether a training of the fold or the final model has begun, is finished, or runs now."""
         return self.state.exists() or self.finished or is_locked(self.path, LOCK)
 
     @property
     def finished(self) -> bool:
-        """Whether the fold has what is written last: its test run; of the final model, the manifest."""
+        """Whether the fold has the file that is written last: its test run, or the final model's manifest."""
         return (self.manifest if self.name == FINAL else self.test_run).exists()
 
 
@@ -90,7 +94,7 @@ class ExperimentFolder:
 
     @property
     def folds(self) -> list[FoldFolder]:
-        """Those that exist, in the order of their numbers."""
+        """The folds that exist, in the order of their numbers."""
         folds = [FoldFolder(path) for path in self.path.glob("fold*") if path.is_dir()]
         return sorted(folds, key=lambda fold: (int(fold.name) if fold.name.isdecimal() else 0, fold.name))
 
@@ -107,7 +111,7 @@ class ExperimentFolder:
 
 @dataclass(frozen=True)
 class CollectionFolder:
-    """What all experiments of a collection share."""
+    """The files that all experiments of a collection share, and the experiments."""
 
     path: Path
 
@@ -122,7 +126,10 @@ class CollectionFolder:
     def bm25_run(
         self, settings: FirstStageSettings, collection: CollectionSettings = DEFAULT, queries: str = "", drawn: str = ""
     ) -> Path:
-        """BM25's run, named after all settings that are no default; `queries` and `drawn` are hashes of queries."""
+        """BM25's run; its name has the settings that differ from the defaults.
+
+        `queries` is a hash of the queries of a file, `drawn` a hash of drawn queries.
+        """
         default = FirstStageSettings()
         values = {name: getattr(settings, name) for name in ("index", "depth", "k1", "b")}
         parts = [f"-{name}={value}" for name, value in values.items() if value != getattr(default, name)]
@@ -135,7 +142,7 @@ class CollectionFolder:
         return self.path / f"bm25{name}.run"
 
     def teacher(self, identity: str) -> tuple[Path, Path]:
-        """A teacher's run, and the training lists with its scores; a hash names the teacher and what it scored."""
+        """A teacher's run, and the training lists with its scores; `identity` is a hash of teacher and inputs."""
         return self.path / f"teacher-{identity}.run", self.path / f"teacher-{identity}.jsonl"
 
     def experiment(self, name: str) -> ExperimentFolder:
@@ -143,7 +150,7 @@ class CollectionFolder:
 
     @property
     def experiments(self) -> list[ExperimentFolder]:
-        """Those that have settings, by name."""
+        """The experiments that have settings, by name."""
         return [ExperimentFolder(path.parent) for path in sorted(self.path.glob("*/config.toml"))]
 
     @property

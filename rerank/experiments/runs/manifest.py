@@ -1,4 +1,4 @@
-"""Manifests: settings, versions, device, hashes and results of a run; and the name that a run has in its lines."""
+"""Manifests: the settings, versions, device, hashes and results of a run."""
 
 import hashlib
 import importlib.metadata
@@ -22,28 +22,36 @@ from rerank.utils.integrity import changes
 from rerank.utils.json_files import read_json
 from rerank.utils.plugins import plugin_versions
 
-DISTRIBUTION = "ir-rerank"  # whose name in manifests is rerank
+DISTRIBUTION = "ir-rerank"
+"""The name of this package on PyPI; manifests call it rerank."""
+
 PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "pyserini", "ir_datasets", "pytrec_eval-terrier")
-FORMAT = 3  # a manifest of another one is refused
+"""The packages whose versions are recorded."""
+
+FORMAT = 3
+"""The format of manifests; others are refused."""
+
 HASH = "manifest_hash"
+"""The key of the manifest's own hash."""
+
 REMEDY = "expected a manifest as rerank wrote it; restore the file"
 
 
 def write_manifest(path: Path, facts: dict[str, Any]) -> None:
-    """Writes `facts` with the versions, the git commit, the machine and a hash of all of it as JSON."""
+    """Writes `facts` as JSON, with the versions, the git commit, the machine and a hash of everything."""
     own, packages = version(DISTRIBUTION) or version("rerank"), {name: version(name) for name in PACKAGES}
     machine = {"python": platform.python_version(), "system": platform.platform(), "processor": platform.machine()}
     about = {"format": FORMAT, "versions": {"rerank": own, **packages, **plugin_versions()}}
     about |= {"commit": source_commit(), "machine": machine}
-    facts = json.loads(json.dumps({**facts, **about}))  # as it will be read, so that the hash is the same
+    facts = json.loads(json.dumps({**facts, **about}))  # as `read_manifest` reads them, so that the hash is the same
     write_text(path, json.dumps({**facts, HASH: _hash(facts)}, indent=1, ensure_ascii=False))
 
 
 def read_manifest(path: Path, fact: str = HASH) -> dict[str, Any]:
-    """The facts, which are those that `write_manifest` wrote: the hash tells.
+    """Reads the facts that `write_manifest` wrote, and checks their hash.
 
-    Raises UserError, which names the file, if it cannot be read, is not a manifest or that of something else, without
-    the given fact, or was changed since it was written.
+    Raises UserError, which names the file, if it cannot be read, is no manifest with the key `fact`, has another
+    format, or was changed since it was written.
     """
     facts: dict[str, Any] = read_json(path, dict[str, Any], REMEDY)
     if missing := {HASH, fact} - facts.keys():
@@ -56,7 +64,7 @@ def read_manifest(path: Path, fact: str = HASH) -> dict[str, Any]:
 
 
 def changed_files(manifest: Path) -> list[str]:
-    """A line for each file that is not as its manifest, in the same folder, records; one for a damaged manifest."""
+    """A line for each file that differs from the manifest in its folder; one line for a damaged manifest."""
     try:
         return list(changes(manifest.parent, read_manifest(manifest, "files")["files"]))
     except UserError as error:
@@ -64,13 +72,13 @@ def changed_files(manifest: Path) -> list[str]:
 
 
 def _hash(facts: dict[str, Any]) -> str:
-    """XXH3 of all facts but HASH; neither their order nor the layout of the file matters."""
+    """XXH3 of all facts but HASH, independent of their order and of the layout of the file."""
     rest = {name: value for name, value in facts.items() if name != HASH}
     return xxhash.xxh3_128_hexdigest(json.dumps(rest, sort_keys=True).encode())
 
 
 def version(distribution: str) -> str | None:
-    """The version of an installed distribution; None if it has no metadata, as in a source tree on the path."""
+    """The version of an installed distribution; None without metadata, as for a source tree on the path."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -78,8 +86,8 @@ def version(distribution: str) -> str | None:
 
 
 def judgments_hash(qrels: Qrels) -> str:
-    """SHA-256 of the judgments; their order does not matter."""
-    lines = sorted(f"{query} 0 {doc_id} {grade}\n" for query, of in qrels.items() for doc_id, grade in of.items())
+    """SHA-256 of the judgments, independent of their order."""
+    lines = sorted(f"{q} 0 {doc_id} {grade}\n" for q, grades in qrels.items() for doc_id, grade in grades.items())
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
@@ -90,10 +98,10 @@ def outcome(run: Path, qrels: Qrels, measures: Iterable[str] = DEFAULT_MEASURES)
 
 
 def source_commit(root: Path = Path(__file__).parents[3]) -> str | None:
-    """The git commit of the source tree, with "+changes" if files were changed since; None if there is no commit."""
+    """The git commit of the source tree, with "+changes" if files differ from it; None without a commit."""
     if not (root / ".git").exists():
         return None
-    git = "git --no-optional-locks describe --always --exclude=* --abbrev=40 --dirty=+changes"  # no tag, the commit
+    git = "git --no-optional-locks describe --always --exclude=* --abbrev=40 --dirty=+changes"  # the commit, not a tag
     try:
         return subprocess.run(
             git.split(), cwd=root, capture_output=True, text=True, timeout=10, check=True
@@ -104,7 +112,7 @@ def source_commit(root: Path = Path(__file__).parents[3]) -> str | None:
 
 def tag_of(out: Path) -> str:
     """The last column of the run `out`: its name without .run and .gz. Raises UserError if nothing is left."""
-    name = out.name.encode(errors="replace").decode()  # a name need not be UTF-8, a run is
+    name = out.name.encode(errors="replace").decode()  # a file name may not be UTF-8, but a run must be
     tag = "-".join(name.removesuffix(".gz").removesuffix(".run").split())
     if not tag:
         raise UserError(f"--out {out}: expected a name before .run, which is the last column of the run")

@@ -1,4 +1,4 @@
-"""Runs and their judgments, of a folder of experiments or of files: for charts, the report and the paper's tables."""
+"""Runs and their judgments, from a folder of experiments or from run files, for charts, reports and tables."""
 
 import functools
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from rerank.utils.errors import UserError
 
 @dataclass(frozen=True)
 class RunFile:
-    """A run, and the first one's rankings of the same queries."""
+    """A run, and the rankings of the same queries by the run that it is compared with (`first_stage`)."""
 
     name: str
     run: Run
@@ -27,15 +27,17 @@ class RunFile:
         return self.first_stage
 
 
-Compared: TypeAlias = ExperimentResults | RunFile  # a run and what it is compared with
+Compared: TypeAlias = ExperimentResults | RunFile
+"""A run and the first stage that it is compared with."""
+
 C = TypeVar("C", ExperimentResults, RunFile)
 
 
 @dataclass(frozen=True)
 class Results(Generic[C]):
-    """Runs of a folder, or of files whose first is `where`; charts show `measure`.
+    """Runs of a folder `where`, or of files, whose first is `where`; charts show `measure`.
 
-    `first_stage_names` are the first stages' names by those of the runs. `queries` has the queries' texts, if known.
+    `first_stage_names` has the name of each run's first stage. `queries` has the texts of queries, if known.
     """
 
     where: Path
@@ -50,12 +52,12 @@ class Results(Generic[C]):
         return {query_id: grades for query_id, grades in read_qrels(self.qrels_file).items() if grades}
 
     def judged(self, query_ids: Iterable[str]) -> Qrels:
-        """The judgments of those queries that have any."""
+        """The judgments of these queries, without unjudged queries."""
         return {query_id: self.qrels[query_id] for query_id in query_ids if query_id in self.qrels}
 
 
 def open_results(folder: Path, measure: str) -> Results[ExperimentResults]:
-    """The experiments with a finished fold in runs/<collection>, by name, or the one whose folder this is.
+    """Opens the experiments with a finished fold in runs/<collection>, or the experiment of this folder.
 
     Raises UserError if the folder is neither, no fold is finished, or settings or a manifest are damaged.
     """
@@ -68,26 +70,27 @@ def open_results(folder: Path, measure: str) -> Results[ExperimentResults]:
         raise UserError(f"{folder}: not a folder of runs: it has no {collection.qrels.name}; expected {expected}")
     first_stages: dict[Path, Run] = {}
     folders = [experiment] if is_one else collection.experiments
-    experiments = [ExperimentResults(one, first_stages) for one in folders if one.has_results]
+    experiments = [ExperimentResults(path, first_stages) for path in folders if path.has_results]
     if not experiments:
         expected = "runs/<collection> after `rerank train` or `rerank sweep`"
         raise UserError(f"{folder}: no experiment here has a finished fold (fold1/test.run); expected {expected}")
-    first = {(one.first_stage_file, one.depth) for one in experiments}
-    are_short = len({file.stem for file, _ in first}) == len(first)  # and tell the first stages apart
+    first = {(experiment.first_stage_file, experiment.depth) for experiment in experiments}
+    are_distinct = len({file.stem for file, _ in first}) == len(first)
     names = {
-        e.name: e.first_stage_file.stem if are_short else f"{e.first_stage_file}, first {e.depth}" for e in experiments
+        e.name: e.first_stage_file.stem if are_distinct else f"{e.first_stage_file}, first {e.depth}"
+        for e in experiments
     }
     return Results(collection.path, collection.qrels, measure_name(measure), experiments, names)
 
 
 def compared_with_first(files: RunFiles, qrels: Path | None, measure: str) -> Results[RunFile]:
-    """Each run but the first, compared with it. Without `qrels` the judgments are those near the runs.
+    """Compares each run with the first one. Without `qrels`, the judgments near the runs are used.
 
-    Raises UserError if there is one run alone, or none of its queries is in the first one.
+    Raises UserError if there is only one run, or if a run has no query of the first one.
     """
     where, ((first, first_run), *others) = files.paths[0], files.runs.items()
     if not others:
-        raise UserError(f"{where}: is one run; expected two or more, of which the first is compared with")
+        raise UserError(f"{where}: is one run; expected two or more: the others are compared with the first")
     runs = [RunFile(name, run, {q: first_run[q] for q in run if q in first_run}) for name, run in others]
     if apart := next((run.name for run in runs if not run.first_stage), None):
         raise UserError(f"{apart}: has no query of {where}; expected one or more")

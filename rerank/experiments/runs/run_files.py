@@ -1,4 +1,4 @@
-"""Run files: groups them into runs, finds their judgments and folds in the folders around them, and compares them."""
+"""Run files: groups them into runs, finds their judgments and folds in folders nearby, and compares them."""
 
 import re
 from collections import defaultdict
@@ -16,38 +16,49 @@ from rerank.evaluation.measures import DEFAULT_MEASURES, measure_names
 from rerank.experiments.runs.layout import CollectionFolder, ExperimentFolder
 from rerank.utils.errors import UserError
 
-FOLD_NUMBER = re.compile(rf"(?<![A-Za-z])fold[-_]?(\d+|{SPLIT}(?![A-Za-z]))(?!.*fold[-_]?(\d|{SPLIT}))")  # the last one
-QRELS, FOLDS = CollectionFolder(Path()).qrels.name, CollectionFolder(Path()).folds.name
-FOLDERS_UP = 3  # from runs/<collection>/<experiment>/fold1/test.run to runs/<collection>, and one more
+FOLD_NUMBER = re.compile(rf"(?<![A-Za-z])fold[-_]?(\d+|{SPLIT}(?![A-Za-z]))(?!.*fold[-_]?(\d|{SPLIT}))")
+"""The last number of a fold in a path."""
+
+QRELS = CollectionFolder(Path()).qrels.name
+FOLDS = CollectionFolder(Path()).folds.name
+
+FOLDERS_UP = 3
+"""Folders above a run that are searched: from …/fold1/test.run to runs/<collection>, and one more."""
 
 
 @dataclass(frozen=True)
 class RunFiles:
-    """Run files, read: by the name of the run and the number of the fold, "" without one. `runs` joins the folds."""
+    """The content of run files, by the name of the run and the number of the fold ("" without one)."""
 
     paths: list[Path]
     folds: dict[str, dict[str, Run]]
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> "RunFiles":
-        """Reads files; those that differ only in the number of a fold are one run, with other queries in each."""
+        """Reads files; files that differ only in the number of a fold are one run, and must have distinct queries."""
         paths = list(paths)
         runs: dict[str, dict[str, Run]] = {}
         for name, files in _group_folds(paths).items():
             runs[name] = {number: read_run(file) for number, file in files.items()}
-            for (one, first), (other, second) in combinations(runs[name].items(), 2):
+            for (fold, first), (other, second) in combinations(runs[name].items(), 2):
                 if twice := first.keys() & second.keys():
-                    where = f"query {min(twice)} is also in {files[one]}"
+                    where = f"query {min(twice)} is also in {files[fold]}"
                     raise UserError(f"{files[other]}: {where}; expected it in one fold")
         return cls(paths, runs)
 
     @cached_property
     def runs(self) -> dict[str, Run]:
-        """The runs by name."""
-        return {name: {q: of for run in folds.values() for q, of in run.items()} for name, folds in self.folds.items()}
+        """The runs by name, each with the queries of all its folds."""
+        return {
+            name: {query_id: scores for run in folds.values() for query_id, scores in run.items()}
+            for name, folds in self.folds.items()
+        }
 
     def fold_of(self) -> dict[str, str]:
-        """query_id -> the number of its fold in the names of the files that have one, the same in all runs."""
+        """query_id -> the number of its fold in the file names.
+
+        Raises UserError if runs disagree on it.
+        """
         fold_of: dict[str, str] = {}
         numbered = [(number, name) for name, folds in self.folds.items() for number in folds if number]
         for number, name in sorted(numbered, key=lambda pair: 0 if pair[0] == SPLIT else int(pair[0])):
@@ -58,7 +69,7 @@ class RunFiles:
 
 
 def are_run_files(paths: Sequence[Path]) -> bool:
-    """Whether these are run files, not one folder; raises UserError if there are both."""
+    """Whether these are run files, and not one folder; raises UserError for both together."""
     if len(paths) == 1 and not paths[0].is_file():
         return False
     if folder := next((path for path in paths if path.is_dir()), None):
@@ -67,7 +78,7 @@ def are_run_files(paths: Sequence[Path]) -> bool:
 
 
 def _group_folds(paths: list[Path]) -> dict[str, dict[str, Path]]:
-    """Name of the run -> number of the fold, or the word of a published split, "" if there is none -> file."""
+    """Name of the run -> number of the fold (or SPLIT, or "") -> file."""
     if not paths:
         raise UserError("eval: expected at least one run file, got none")
     files: dict[str, dict[str, Path]] = defaultdict(dict)
@@ -75,15 +86,15 @@ def _group_folds(paths: list[Path]) -> dict[str, dict[str, Path]]:
         if path.is_dir():
             raise UserError(f"{path}: is a folder, expected a run file, such as {ExperimentFolder(path).all_run}")
         text = path.absolute().as_posix()
-        match, of_run = FOLD_NUMBER.search(text), files[FOLD_NUMBER.sub("fold", text)]
-        if (number := match[1] if match else "") in of_run:
+        match, folds = FOLD_NUMBER.search(text), files[FOLD_NUMBER.sub("fold", text)]
+        if (number := match[1] if match else "") in folds:
             raise UserError(f"{path}: given twice; expected each run once")
-        of_run[number] = path
+        folds[number] = path
     return dict(zip(_short_names(list(files)), files.values(), strict=True))
 
 
 def _short_names(paths: list[str]) -> list[str]:
-    """The last informative part of each path, with as many parent folders as make the names unique."""
+    """The last informative component of each path, with as many parent folders as make the names unique."""
     informative = []
     for path in paths:
         parts = (re.sub(r"([-_.]?fold)?((\.(run|trec|res|txt|gz))+)?$", "", part) for part in Path(path).parts)
@@ -96,9 +107,9 @@ def _short_names(paths: list[str]) -> list[str]:
 
 
 def find_nearby(paths: list[Path], name: str) -> Path | None:
-    """The file called `name` in the folders of `paths` or up to FOLDERS_UP folders above, the nearest of each path.
+    """The nearest file called `name` in the folder of a path or up to FOLDERS_UP folders above; None if there is none.
 
-    None if there is none; raises UserError if several differ.
+    Raises UserError if the files of several paths differ.
     """
     above = ([folder / name for folder in path.absolute().parents[: FOLDERS_UP + 1]] for path in paths)
     nearest = {file for files in above for file in list(filter(Path.is_file, files))[:1]}
@@ -108,7 +119,7 @@ def find_nearby(paths: list[Path], name: str) -> Path | None:
 
 
 def expect_qrels(paths: list[Path], qrels: Path | None) -> Path:
-    """The file of judgments that is given, or else the one near the runs; raises UserError if there is none."""
+    """The given file of judgments, or else the one near the runs; raises UserError if there is none."""
     if found := qrels or find_nearby(paths, QRELS):
         return found
     nearby = f"next to {paths[0]} or up to {FOLDERS_UP} folders up"

@@ -1,4 +1,4 @@
-"""The settings of an experiment as files have them: read, written and compared."""
+"""Reads, writes and compares the settings of experiments."""
 
 import json
 import re
@@ -24,11 +24,12 @@ WITHOUT_EFFECT = (
 )
 """Keys that may change within an experiment: its results do not depend on them."""
 
-Sections = dict[str, dict[str, Any]]  # section -> key -> value
+Sections = dict[str, dict[str, Any]]
+"""Section -> key -> value."""
 
 
 def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
-    """Reads a TOML file; raises UserError, whose message begins with `flag`, if it is missing or not TOML."""
+    """Reads a TOML file; raises UserError, prefixed with `flag`, if it is missing or not TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -40,7 +41,7 @@ def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
 
 
 def read_settings(path: Path) -> Sections:
-    """The settings of an experiment's config.toml; raises UserError if one does not have its type (see `read_toml`)."""
+    """The settings in an experiment's config.toml; raises UserError as `read_toml`, and for a value of a wrong type."""
     tables = read_toml(path)
     try:
         check_types(tables)
@@ -55,9 +56,9 @@ def to_toml(config: Config) -> str:
 
 
 def toml_lines(path: list[str], table: Mapping[str, Any]) -> list[str]:
-    """A table, and those in it, as lines of TOML, without the values that are None; `path` is its name in parts."""
+    """A table and its sub-tables as lines of TOML, without values that are None; `path` has the keys of its name."""
     plain = {key: value for key, value in table.items() if not isinstance(value, dict | None)}
-    header = ".".join(part if re.fullmatch(r"[\w-]+", part, re.ASCII) else json.dumps(part) for part in path)
+    header = ".".join(key if re.fullmatch(r"[\w-]+", key, re.ASCII) else json.dumps(key) for key in path)
     lines = [f"[{header}]", *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in plain.items()), ""]
     tables = {key: value for key, value in table.items() if isinstance(value, dict)}
     return [*lines, *(line for key, value in tables.items() for line in toml_lines([*path, key], value))]
@@ -66,8 +67,8 @@ def toml_lines(path: list[str], table: Mapping[str, Any]) -> list[str]:
 def save_settings(config: Config, path: Path) -> None:
     """Writes the configuration to an experiment's config.toml.
 
-    Raises UserError if `path` holds another configuration, with which a fold was begun. A key that is missing there has
-    its default. Only one command at a time may save: the caller holds a lock.
+    Raises UserError if `path` holds another configuration and the training of a fold has begun. Missing keys have their
+    defaults. The caller must hold a lock, so that one command saves at a time.
     """
     if path.exists() and any(model.begun for model in ExperimentFolder(path.parent).models):
         changed = differences(read_settings(path), sections(config))
@@ -80,9 +81,9 @@ def save_settings(config: Config, path: Path) -> None:
 
 
 def differences(before: Sections, now: Sections) -> dict[str, tuple[Any, Any]]:
-    """section.key -> both values, of the settings that differ and have an effect; a missing one has its default.
+    """section.key -> (before, now) for the settings that differ and have an effect; missing keys have their defaults.
 
-    Of two losses the names differ; their hyperparameters are not compared.
+    If the losses differ, their hyperparameters are not compared.
     """
     defaults = _flat(sections(Config()))
     old, new = (defaults | _flat(settings) for settings in (before, now))
@@ -93,6 +94,6 @@ def differences(before: Sections, now: Sections) -> dict[str, tuple[Any, Any]]:
 
 
 def _flat(settings: Sections) -> dict[str, Any]:
-    """section.key -> value, of the settings that are set and have an effect."""
+    """section.key -> value for the settings that are set and have an effect."""
     flat = {f"{section}.{key}": value for section, values in settings.items() for key, value in values.items()}
     return {key: value for key, value in flat.items() if key not in WITHOUT_EFFECT and value is not None}

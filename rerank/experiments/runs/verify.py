@@ -19,23 +19,27 @@ from rerank.utils.files import file_hash
 from rerank.utils.integrity import changes
 from rerank.utils.json_files import check_shape
 
-MEASURE = "nDCG@20"  # which the table shows
+MEASURE = "nDCG@20"
+"""The measure in the table."""
+
 SPLITS = ("train", "valid", "test")
+
 TOLERANCE = 1e-9
+"""Allowed difference of a recorded mean from the computed one."""
 
 
 def verify(folder: Path) -> tuple[str, bool]:
     """Checks every fold and final model in runs/<collection>, in an experiment's folder, or in a fold's folder.
 
-    Returns a line for each fold and each all.run as text, and whether all of them hold. An unfinished
-    fold is no failure, unless its queries are in all.run. Raises UserError if there is no fold, or if the collection's
-    qrels.txt or folds.json cannot be read.
+    Returns a table with a line for each fold and each all.run, and whether all of them hold. An unfinished fold is a
+    failure only if there is an all.run. Raises UserError if there is no fold, or if the collection's qrels.txt or
+    folds.json cannot be read.
     """
     folder = folder.absolute()
     collection, experiments = _experiments(folder)
     folds = {fold.name: fold for fold in read_folds(collection.folds)}
     qrels = read_qrels(collection.qrels)
-    checks: list[tuple[str, str, list[str] | None]] = []  # name, MEASURE, and what is wrong; None: not finished
+    checks: list[tuple[str, str, list[str] | None]] = []  # name, MEASURE, errors (None: not finished)
     for experiment in experiments:
         only_fold = folder not in (experiment.path, collection.path)
         has_all_run = experiment.all_run.is_file() and not only_fold
@@ -62,7 +66,7 @@ def _experiments(folder: Path) -> tuple[CollectionFolder, list[ExperimentFolder]
         return parent.collection, [parent]
     if experiment.models:
         return experiment.collection, [experiment]
-    experiments = [one for one in map(ExperimentFolder, sorted(folder.glob("*/"))) if one.models]
+    experiments = [path for path in map(ExperimentFolder, sorted(folder.glob("*/"))) if path.models]
     if not experiments:
         raise UserError(f"{folder}: no fold of an experiment here; expected runs/<collection>, or a folder in it")
     return CollectionFolder(folder), experiments
@@ -73,7 +77,7 @@ def _has_results(folder: FoldFolder) -> bool:
 
 
 def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> tuple[str, list[str]]:
-    """MEASURE over the test queries of a fold, or of the final model, and what is wrong."""
+    """MEASURE over the test queries of a fold, "" for the final model, and the errors."""
     if folder.name not in (*folds, FINAL):
         return "", [f"expected a fold of folds.json, {', '.join(folds)}; found {folder.name}"]
     value, errors = "", list[str]()
@@ -99,7 +103,7 @@ def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> 
 
 
 def _outcome(folder: FoldFolder, facts: dict[str, Any], split: str, judged: Qrels) -> tuple[str, list[str]]:
-    """MEASURE of a run, and what differs in its hash and its means, computed again."""
+    """MEASURE of a run, computed again, and the errors in its hash and its means."""
     run, recorded = folder.valid_run if split == "valid" else folder.test_run, facts["outcome"][split]
     expected, measure = dict(recorded["means"]), facts["config"]["training"]["measure"]
     if split == "valid" and measure != "loss":
@@ -108,13 +112,13 @@ def _outcome(folder: FoldFolder, facts: dict[str, Any], split: str, judged: Qrel
         return "", _same_hash(run.name, recorded["sha256"], "")
     found = outcome(run, judged, expected)
     changed = [name for name, mean in expected.items() if not abs(mean - found["means"][name]) <= TOLERANCE]
-    of_means = [f"{run.name}, {m}: expected {expected[m]:.6f}, found {found['means'][m]:.6f}" for m in changed[:1]]
+    errors = [f"{run.name}, {m}: expected {expected[m]:.6f}, found {found['means'][m]:.6f}" for m in changed[:1]]
     mean = f"{found['means'][MEASURE]:.4f}" if MEASURE in expected else ""
-    return mean, [*_same_hash(run.name, recorded["sha256"], found["sha256"]), *of_means]
+    return mean, [*_same_hash(run.name, recorded["sha256"], found["sha256"]), *errors]
 
 
 def _changed_inputs(folder: FoldFolder, facts: dict[str, Any]) -> Iterator[str]:
-    """What differs in the first stage's run and in the file of training lists."""
+    """The errors in the first stage's run and in the file of training lists."""
     for fact, key in (("first_stage", "run"), ("training_lists", "file")):
         if fact in facts:
             file, name = Path(facts[fact][key]), str(facts[fact][key])
@@ -125,7 +129,7 @@ def _changed_inputs(folder: FoldFolder, facts: dict[str, Any]) -> Iterator[str]:
 
 
 def _changed_queries(config: dict[str, Any], whole: Fold, recorded: Fold) -> Iterator[str]:
-    """The queries that the settings draw from a fold of folds.json, against those of the manifest."""
+    """An error if the queries drawn from a fold of folds.json differ from those of the manifest."""
     training = config["training"]
     found = draw_queries(whole, config["collection"]["train_queries"], training["validate_queries"], training["seed"])
     if changed := [split for split in SPLITS if getattr(found, split) != getattr(recorded, split)]:
@@ -139,7 +143,7 @@ def _same_hash(name: str, expected: str, found: str) -> list[str]:
 
 
 def _check_all_run(experiment: ExperimentFolder) -> list[str]:
-    """Whether all.run is the union of the folds' test runs."""
+    """An error if all.run is not the union of the folds' test runs."""
     try:
         found, expected = read_run(experiment.all_run), ExperimentResults(experiment).run
     except UserError as error:

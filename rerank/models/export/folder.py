@@ -1,4 +1,4 @@
-"""The folder of an exported cross-encoder: what it records, how it is written, and how it is opened."""
+"""Writes and opens the folder of an exported cross-encoder."""
 
 import json
 import warnings
@@ -25,15 +25,15 @@ from rerank.utils.integrity import Record, changes, record_of
 from rerank.utils.json_files import read_json
 
 TOLERANCE = 1e-3
-"""The largest difference between the scores of a float32 graph and of the model, relative to the largest."""
+"""Allowed difference between the scores of a float32 graph and of the model, relative to the largest score."""
 
 IMPLEMENTATION = "rerank_rows"
 TOKENS_PER_CALL = 1024
-"""Tokens of one call of a graph, at most, if a passage is not longer: the values of a layer then stay in the cache."""
+"""Most tokens of one call of a graph, unless a passage is longer: values of a layer then stay in the CPU's cache."""
 
 
 class ExportFacts(TypedDict):
-    """EXPORT_FILE; `settings` are those that the checkpoint was saved with, `files` the hashes of the other files."""
+    """The content of EXPORT_FILE; `settings`: of the checkpoint; `files`: the hashes of the other files."""
 
     format: Literal["onnx", "openvino"]
     precision: Literal["float32", "int8"]
@@ -47,7 +47,7 @@ class ExportFacts(TypedDict):
 
 
 class ExportedCrossEncoder:
-    """A graph in the place of a `CrossEncoder`, for scoring: packed passages in, scores out, always on the CPU."""
+    """An exported graph with the scoring methods of `CrossEncoder`; it runs on the CPU."""
 
     is_padded = False
 
@@ -76,14 +76,14 @@ class ExportedCrossEncoder:
 
 
 def write_export(target: Path, name: str, model: CrossEncoder, form: str, int8: bool) -> None:
-    """Writes the folder of a model that is on the CPU; `name` is its checkpoint.
+    """Exports a model that is on the CPU into a new folder; `name` is its checkpoint, `form` a key of WRITERS.
 
-    Raises UserError for a model that cannot be exported, and for a float32 graph that gives other scores.
+    Raises UserError for a model that cannot be exported, and if the scores of a float32 graph differ from the model's.
     """
     target.mkdir()
     model.encoder.config.save_pretrained(target)
     model.tokenizer.save_pretrained(target)
-    # Numbers that are one would be taken for constants.
+    # The tracers take a dimension of size 1 for a constant.
     ids = np.arange(2 * 7, dtype=np.int64).reshape(2, 7) % 5 + 1
     inputs: Rows = {"input_ids": ids}
     if open_template(model.tokenizer, model.template).token_types is not None:
@@ -113,7 +113,7 @@ def write_export(target: Path, name: str, model: CrossEncoder, form: str, int8: 
 
 
 def _check_scores(graph: Graph, module: nn.Module, model: CrossEncoder, inputs: Rows) -> None:
-    """Raises ValueError if a graph gives rows of other shapes than the traced one other scores than the model."""
+    """Raises ValueError if graph and model give different scores for rows of other shapes than the traced ones."""
     vocabulary = model.encoder.config.vocab_size
     random = np.random.default_rng(0)
     for passages, length in ((1, min(model.max_length, 160)), (3, 9)):
@@ -130,7 +130,10 @@ def is_export(name: str) -> bool:
 
 
 def open_export(name: str, template: str) -> ExportedCrossEncoder:
-    """The model of a folder of `write_export`; UserError for damage, a missing package, another pooling or template."""
+    """Opens a folder that `write_export` wrote.
+
+    Raises UserError for a damaged file, a missing package, an unknown pooling, and a template that differs.
+    """
     folder, remedy = Path(name), "export the checkpoint again"
     facts: ExportFacts = read_json(folder / EXPORT_FILE, ExportFacts, remedy)
     if damage := next(changes(folder, facts["files"]), None):
@@ -163,7 +166,7 @@ class RowScores(nn.Module):
 
 @contextmanager
 def _traceable(name: str, model: CrossEncoder) -> Iterator[RowScores]:
-    """Within the block, the model as a module whose operations do not depend on the number or length of passages."""
+    """Yields the model as a module whose operations do not depend on the number or length of passages."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
     kind = type(model.encoder).__name__
@@ -181,7 +184,7 @@ def _traceable(name: str, model: CrossEncoder) -> Iterator[RowScores]:
     model.encoder.set_attn_implementation(IMPLEMENTATION)
     try:
         with torch.no_grad(), warnings.catch_warnings(), in_mode(model, training=False):
-            warnings.simplefilter("ignore")  # the tracers warn of every number that they take for a constant
+            warnings.simplefilter("ignore")  # the tracers warn of every constant
             yield RowScores(model).eval()
     finally:
         hook.remove()
@@ -204,7 +207,7 @@ def _first_tokens(module: nn.Module, arguments: Any, output: Any) -> Any:
 
 
 def _rows_of(inputs: Packed) -> Iterator[tuple[np.ndarray, Rows]]:
-    """The passages in groups of one length, of TOKENS_PER_CALL at most: their numbers, (passages,), and the inputs."""
+    """Passages in groups of equal length, of at most TOKENS_PER_CALL: their numbers, (passages,), and the inputs."""
     offsets = inputs.offsets.cpu().numpy()
     columns = {"input_ids": inputs.input_ids.cpu().numpy()}
     if inputs.token_types is not None:

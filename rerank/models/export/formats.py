@@ -1,13 +1,12 @@
-"""The formats of graphs: how each is written, quantised and run.
+"""The formats of exported graphs: how each is written, quantised and run.
 
-ONNX is written with torch's exporter and the package onnx, run and quantised by ONNX Runtime. In int8 each output of a
-layer has weights of 7 bits with their own scale, since with 8 bits processors without VNNI overflow, and the inputs of
-a layer share a scale, which ONNX Runtime finds when it has them: so a call has one passage.
+ONNX: torch's exporter writes the graph, ONNX Runtime quantises and runs it. In int8, weights have 7 bits and a scale
+per output of a layer; with 8 bits, processors without VNNI overflow. The inputs of a layer share one scale, computed at
+run time, so a call has one passage.
 
-OpenVINO traces and runs its graphs, NNCF quantises them. In int8 each output of a layer has weights of 8 bits with
-their own scale, and each token has scales for its inputs, one for GROUP numbers, which OpenVINO finds when it has them.
-They lose less than scales that are the same for all tokens. The last third of the layers, and attention, are in bf16
-where OpenVINO finds that the processor has it, and otherwise in float32.
+OpenVINO: it traces and runs the graph, NNCF quantises it. In int8, weights have 8 bits and a scale per output of a
+layer. Inputs have one scale per token and GROUP values, computed at run time, which loses less than one scale for all
+tokens. The last third of the layers and attention stay in bf16 if the processor supports it, and otherwise in float32.
 """
 
 import contextlib
@@ -36,15 +35,18 @@ Rows = dict[str, np.ndarray]
 Graph = Callable[[Rows], np.ndarray]
 """(passages,) float32 scores of rows of one length."""
 
-ONNX_FILE, OPENVINO_FILE = "model.onnx", "model.xml"
+ONNX_FILE = "model.onnx"
+OPENVINO_FILE = "model.xml"
+
 GROUP = 64
-"""Inputs of a layer that OpenVINO rounds with the same scale. With 32 it is slower; with 128 rankings change more."""
+"""Inputs of a layer that OpenVINO quantises with one scale. 32 is slower; with 128 rankings change more."""
+
 UNOBSERVED = mock.patch.dict(os.environ, CI="true")
-"""Within it, OpenVINO and NNCF report no use of theirs over the network, as in continuous integration."""
+"""Within this context OpenVINO and NNCF send no telemetry, as in continuous integration."""
 
 
 def check_packages(form: str, int8: bool) -> None:
-    """Raises UserError if a package that writes a graph of this format, or runs it, is missing."""
+    """Raises UserError if a package is missing that writes or runs a graph of this format."""
     with UNOBSERVED:
         for package in ("onnx", "onnxruntime") if form == "onnx" else ("openvino",):
             needed(package, f"--format {form}")
@@ -63,7 +65,7 @@ def _write_onnx(module: nn.Module, example: Rows, folder: Path, int8: bool) -> N
     if int8:
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
-        # Its advice to run another tool first would add a handler that stays.
+        # It advises to run another tool, by logging.warning, which would add a handler to the root logger.
         with mock.patch.object(logging, "warning"):
             quantize_dynamic(file, file, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
 
@@ -108,7 +110,7 @@ def _write_openvino(module: nn.Module, example: Rows, folder: Path, int8: bool) 
 
 
 def _exact(module: Any) -> str:
-    """A pattern of the operations that are not rounded, those outside the first two thirds of the layers."""
+    """A pattern of the operations that are not quantised: all outside the first two thirds of the layers."""
     layers = layers_of(module.model.encoder)
     first = layers[: -max(1, len(layers) // 3)] or layers
     names = [re.escape(name) for name, part in module.named_modules() if part in first]
@@ -119,7 +121,7 @@ def _open_openvino(folder: Path, int8: bool) -> Graph:
     needed("openvino", f"{folder}: a graph in OpenVINO's format")
     settings = {
         "INFERENCE_NUM_THREADS": torch.get_num_threads(),
-        # An int8 graph may compute its other operations in bf16; in float32 it would be as slow as our model in bf16.
+        # Unquantised operations of an int8 graph may run in bf16; in float32 the graph is as slow as our model in bf16.
         **({} if int8 else {"INFERENCE_PRECISION_HINT": "f32"}),
         "DYNAMIC_QUANTIZATION_GROUP_SIZE": str(GROUP),
     }
@@ -129,10 +131,10 @@ def _open_openvino(folder: Path, int8: bool) -> Graph:
 
 @functools.cache
 def _core() -> Any:
-    """The one Core of this process, with the CPU's plugin, which stays to the end of the process.
+    """The Core of this process, with the CPU's plugin; it is never released.
 
-    The plugin gives the thread that loads it an alternate stack for signals, and unmaps it when the last Core is
-    released, in whichever thread. Python runs its signal handlers on that stack: the next signal would end the process.
+    The plugin gives the thread that loads it an alternate signal stack, and unmaps this stack when the last Core is
+    released. Python runs its signal handlers on that stack, so the next signal would end the process.
     """
     import openvino
 
@@ -142,7 +144,7 @@ def _core() -> Any:
 
 
 WRITERS = {"onnx": _write_onnx, "openvino": _write_openvino}
-"""What writes a graph into a folder, from a module and example inputs, by the name that --format takes."""
+"""--format -> the function (module, example inputs, folder, int8) that writes a graph."""
 
 OPENERS = {"onnx": _open_onnx, "openvino": _open_openvino}
-"""What opens the graph in a folder; the bool of both is for int8."""
+"""--format -> the function (folder, int8) that opens a graph."""

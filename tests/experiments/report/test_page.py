@@ -121,7 +121,7 @@ def test_what_is_missing_is_said_in_a_line_where_it_would_stand(folder):
         file.unlink()
     page = report(folder)
     for reason in (
-        f"good: the first stage's run {folder / FIRST_STAGE}.run is missing, so it cannot be compared with",
+        f"good: the first stage's run {folder / FIRST_STAGE}.run is missing; restore it",
         "good: no fold has a log.jsonl",
     ):
         assert f"Not available: {reason}" in page.text
