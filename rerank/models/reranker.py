@@ -84,8 +84,7 @@ class Reranker:
     def save(self, folder: str | Path) -> Path:
         """Writes the model into a new folder, which `load`, transformers and sentence-transformers open.
 
-        Raises UserError for a folder that exists or cannot be written, and for an exported graph, which is saved
-        already.
+        Raises UserError for a folder that exists or cannot be written, and for an exported graph.
         """
         target = Path(folder)
         if not isinstance(self.model, CrossEncoder):
@@ -96,12 +95,12 @@ class Reranker:
         return target
 
     def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None) -> str:
-        """Saves the model to a repository of the Hugging Face hub, which is created if necessary; returns the address.
+        """Saves the model to a repository of the Hugging Face hub, created if necessary; returns its URL.
 
         Args:
             repo_id: "user/name".
             private: whether a new repository is private.
-            token: an access token; by default that of `hf auth login`.
+            token: an access token; the default is the one of `hf auth login`.
         """
         from huggingface_hub import HfApi
 

@@ -1,1 +1,1 @@
-"""Pipelines: stages, of which the last one answers; fitted on a collection, cross-validated, saved, and searched."""
+"""Pipelines of stages, the last of which answers: fitted on a collection, cross-validated, saved and searched."""

@@ -1,8 +1,8 @@
-"""Cross-fitting: rankings of queries by stages that did not learn from these queries, whatever is above them.
+"""Cross-fitting: out-of-fold rankings by all stages of a pipeline.
 
-The judged queries are cut into parts. `without` names the parts that a ranker did not learn from. A ranker that was
-fitted without some parts ranks one of these; a stage that learns from learned stages learns from such rankings
-(stacking: Wolpert, "Stacked generalization", 1992). So every ranking is one of queries that taught it nothing.
+The judged queries are cut into parts. `without` names the parts that a ranker did not learn from; it ranks the queries
+of one of these. A stage that learns from learned stages learns from such rankings (stacking: Wolpert, "Stacked
+generalization", 1992).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,22 +23,26 @@ from rerank.utils.parallel import failures
 from rerank.utils.progress import log, progress
 
 FEWEST = 6
-"""The fewest judged queries that anything is learned from."""
+"""Fewest judged queries to learn from."""
+
 INNER_DEPTH = 200
-"""Documents of a query in the rankings that only teach the stages above and choose; there are many of these."""
+"""Documents of a query in rankings that are used only for training and selection; it saves memory."""
+
 Parts = Mapping[str, tuple[str, ...]]
 """Name of a part -> its query ids."""
+
 Ranking = tuple[str, frozenset[str]]
-"""The queries of a part, ranked by stages that were fitted without some parts."""
+"""(part, without): the queries of a part, ranked by stages that were fitted without the parts `without`."""
+
 Fit = tuple[str, frozenset[str]]
-"""A stage that is fitted without some parts."""
+"""(stage, without): a stage that is fitted without the parts `without`."""
 
 
 @dataclass(frozen=True)
 class CrossFitting:
-    """The stages of a pipeline on a world, and the folder that keeps what was fitted, from which a fit resumes.
+    """The stages of a pipeline on a collection (`world`).
 
-    `queries` are all queries of the parts, query_id to text.
+    `queries` are the texts of the queries of all parts, by id. `folder` keeps fitted stages, so that a fit resumes.
     """
 
     stages: Mapping[str, Stage]
@@ -50,27 +54,27 @@ class CrossFitting:
     _runs: dict[tuple[str, str, frozenset[str]], Run] = field(default_factory=dict, repr=False)
 
     def run(self, name: str, part: str, without: frozenset[str] = frozenset()) -> Run:
-        """The ranking of a part's queries by a stage that was fitted without the parts `without`."""
+        """The ranking of a part's queries by a stage that is fitted without the parts `without`."""
         learned = self.learns(name)
         key = name, part, without if learned else frozenset()
         if key not in self._runs:
             queries = {query_id: self.queries[query_id] for query_id in self.parts[part]}
             if learned:
-                runs = [self.run(one, part, without) for one in below(self.stages[name])]
+                runs = [self.run(lower, part, without) for lower in below(self.stages[name])]
                 run = self.ranker(name, without).rank(queries, runs)
                 self._runs[key] = first_documents(run, INNER_DEPTH) if len(without) > 1 else run
             else:
                 whole = self._whole_run(name)
-                for one, query_ids in self.parts.items():
-                    self._runs[name, one, frozenset()] = {q: whole[q] for q in query_ids if q in whole}
+                for each, query_ids in self.parts.items():
+                    self._runs[name, each, frozenset()] = {q: whole[q] for q in query_ids if q in whole}
         return self._runs[key]
 
     def runs(self, name: str, rankings: Iterable[Ranking]) -> Run:
-        """Several rankings by a stage in one run."""
+        """Several rankings by a stage, joined in one run."""
         return {q: scores for part, without in rankings for q, scores in self.run(name, part, without).items()}
 
     def ranker(self, name: str, without: frozenset[str] = frozenset()) -> Ranker:
-        """A stage that was fitted without these parts; it is fitted unless the folder has it."""
+        """The ranker of a stage without these parts, opened from the folder or fitted."""
         key = self._key(name, without)
         if key not in self._rankers:
             place, settings = self.place(*key), self.stages[name]
@@ -79,13 +83,13 @@ class CrossFitting:
         return self._rankers[key]
 
     def place(self, name: str, without: frozenset[str]) -> Path:
-        """The folder of a stage that is fitted without these parts."""
+        """The folder of a stage that is fitted without the parts `without`."""
         return self.folder / name / ("-".join(["without", *sorted(without)]) if without else "all")
 
     def fit_all(self, tested: Iterable[str], engine: str = LOCAL) -> None:
-        """Fits the stages that `run` needs for these parts, without them and without two parts; shows the progress.
+        """Fits all stages without each tested part and, for stacking, without pairs of parts; shows the progress.
 
-        Stages that are fitted once a part, as cross-encoders are, are fitted on the Ray cluster `engine`, if it is one.
+        Expensive stages (cross-encoders) are fitted once a part, on the Ray cluster `engine` if it names one.
         """
         fits: dict[Fit, None] = {}
         for name in self.stages:
@@ -95,7 +99,7 @@ class CrossFitting:
         on_cluster = [name for name in self.stages if engine != LOCAL and self.stages[name].learns == "expensively"]
         for name, without in progress(fits, len(fits), "fitting stages"):
             if name in on_cluster:
-                on_cluster.remove(name)  # all of its fits at once, after those of the stages below
+                on_cluster.remove(name)  # all fits of a stage at once, after those of the stages below
                 self._fit_on_cluster([fit for fit in fits if fit[0] == name], engine)
             self.ranker(name, without)
 
@@ -122,44 +126,44 @@ class CrossFitting:
         return settings.learns != "nothing" or any(map(self.learns, below(settings)))
 
     def is_expensive(self, name: str) -> bool:
-        """Whether a stage, or one below it, is fitted once a fold, so that it ranks validation queries alone."""
+        """Whether a stage, or one below it, is fitted only once a part; it then ranks only validation queries."""
         settings = self.stages[name]
         return settings.learns == "expensively" or any(map(self.is_expensive, below(settings)))
 
     def valid_part(self, without: frozenset[str]) -> str:
-        """The part that validates: the one before the first missing part that is not missing itself."""
+        """The part that validates: the nearest earlier part (cyclic) that is not held out."""
         names = list(self.parts)
         first = next((place for place, name in enumerate(names) if name in without), 0)
         before = (names[(first - step) % len(names)] for step in range(1, len(names) + 1))
         return next(name for name in before if name not in without)
 
     def taught(self, name: str, part: str) -> int:
-        """The number of queries that teach a stage which is fitted without a part."""
+        """The number of queries that a stage learns from when it is fitted without a part."""
         fold, _ = self._lessons(name, frozenset({part}))
         return len(fold.train) + len(fold.valid)
 
     def _lessons(self, name: str, without: frozenset[str]) -> tuple[Fold, list[Ranking]]:
-        """What a stage that is fitted without some parts learns from: its fold, and rankings by the stages below.
+        """The training data of a stage that is fitted without some parts: a fold, and rankings by the stages below.
 
-        A stage that learns nothing has no ranking.
+        A stage that learns nothing has no rankings.
         """
         parts = [part for part in self.parts if part not in without]
         if self.stages[name].learns == "nothing" or not parts:  # there are no judgments
             return Fold(FINAL, (), (), ()), []
         valid = self.valid_part(without)
-        name_of_fold = "-".join(sorted(without)) or FINAL  # as `rerank train` names the fold that this part tests
+        name_of_fold = "-".join(sorted(without)) or FINAL  # the name of the same fold in `rerank train`
         if any(map(self.is_expensive, below(self.stages[name]))):
-            # What is below ranks validation queries alone, so these alone can teach.
+            # The stages below rank only validation queries, so training queries have no ranking to learn from.
             return Fold(name_of_fold, (), self.parts[valid], ()), [(valid, without)]
         train = tuple(q for part in parts if part != valid for q in self.parts[part])
-        # Two parts are the fewest that train and validate: the stages below have then seen these queries.
+        # With only two parts none can be held out again, so the stages below have learned from these queries.
         rankings = [(part, without | {part} if len(parts) > 2 else without) for part in parts]
         return Fold(name_of_fold, train, self.parts[valid], ()), rankings
 
     def _fit(self, name: str, without: frozenset[str], place: Path) -> Ranker:
         settings = self.stages[name]
         fold, rankings = self._lessons(name, without)
-        runs = [self.runs(one, rankings) for one in below(settings)]
+        runs = [self.runs(lower, rankings) for lower in below(settings)]
         if settings.learns == "expensively":
             log.info(f"fitting {name}" + (f" without part {', '.join(sorted(without))}" if without else ""))
         ranker = settings.fit(self.world, fold, runs, place)
@@ -169,12 +173,12 @@ class CrossFitting:
         return ranker
 
     def _whole_run(self, name: str) -> Run:
-        """The ranking of all queries by a stage that learns nothing; it is in the folder, or is made and written."""
+        """The ranking of all queries by a stage that learns nothing, read from the folder or made and written."""
         file = self.folder / f"{name}.run"
         if not file.exists():
             rankings: list[Ranking] = [(part, frozenset()) for part in self.parts]
-            under = [self.runs(one, rankings) for one in below(self.stages[name])]
-            run = self.ranker(name).rank(self.queries, under)
+            runs = [self.runs(lower, rankings) for lower in below(self.stages[name])]
+            run = self.ranker(name).rank(self.queries, runs)
             if not any(run.values()):
                 return {}
             write_run(file, run, name)
@@ -184,5 +188,5 @@ class CrossFitting:
 def _fit_in_process(
     config: Config, stages: Mapping[str, Stage], parts: Parts, queries: Mapping[str, str], folder: Path, fit: Fit
 ) -> None:
-    """Fits a stage in another process, which opens the world."""
+    """Fits a stage in another process, which opens the collection itself."""
     CrossFitting(stages, World.open(config).knowing(queries), parts, queries, folder).ranker(*fit)

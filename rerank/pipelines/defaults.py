@@ -1,4 +1,4 @@
-"""The stages that `rerank fit` tries if no pipeline is named."""
+"""The default stages of `rerank fit`."""
 
 from rerank import stages as kinds
 from rerank.pipelines.stages.base import Stage
@@ -6,12 +6,13 @@ from rerank.pipelines.stages.late_interaction import ALL_BELOW
 from rerank.utils.errors import UserError
 
 NO_ENCODER = "none"
+"""The name that stands for no bi-encoder."""
 
 
 def default_stages(encoder: str, cross_encoder: str, documents: int) -> dict[str, Stage]:
-    """The stages that `fit` tries for so many documents; an encoder "none" leaves those that need no model.
+    """The stages that `fit` tries for a collection of `documents`; with the encoder "none", those that need no model.
 
-    Late interaction is tried where a fit encodes the tokens of all documents, so that no search has to.
+    Late interaction is tried if `fit` encodes the tokens of all documents, so that a search does not have to.
 
     >>> list(default_stages("encoder", "", 20_001))
     ['bm25', 'dense', 'feedback', 'fused', 'neighbours', 'similar', 'adapter', 'both', 'combined']
@@ -45,5 +46,5 @@ def check_encoder(encoder: str) -> None:
             encoder_folder(encoder)
         except UserError as error:
             raise UserError(
-                f"{error}; --encoder FOLDER names a bi-encoder on this machine, --encoder {NO_ENCODER} takes BM25 alone"
+                f"{error}; --encoder FOLDER names a bi-encoder on this machine, --encoder {NO_ENCODER} takes only BM25"
             ) from error

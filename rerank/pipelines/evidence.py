@@ -1,4 +1,4 @@
-"""What each stage is worth, on queries that it did not learn from: the record that `fit` writes."""
+"""The evidence of a pipeline: what each stage gains on held-out queries, as `fit` records it."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -23,9 +23,12 @@ from rerank.pipelines.stages.base import Stage, below
 class Trial:
     """How the stages were measured.
 
-    `judged` are all judged queries, `parts` the parts whose queries test, `drawn` says whether they were drawn at
-    random. `far` are the tested queries that are least like any query of another part. `taught` is name of the stage ->
-    the mean number of queries that taught it. `budget` are the milliseconds that a query may take, if they are bounded.
+    judged: the number of judged queries.
+    parts: the number of parts whose queries test.
+    drawn: whether the parts were drawn at random.
+    far: the tested queries that are least similar to any query of another part.
+    taught: name of a stage -> the mean number of queries that it learned from.
+    budget: milliseconds that a query may take; None if they are not bounded.
     """
 
     measure: str
@@ -40,9 +43,9 @@ class Trial:
 def evidence_of(
     stages: Mapping[str, Stage], selected: Selected, trial: Trial, ms: Mapping[str, float]
 ) -> dict[str, Any]:
-    """The record of what the stages of a pipeline are worth, as JSON has it.
+    """The evidence of a pipeline as a JSON object.
 
-    `ms` are the milliseconds that each stage alone takes for a query.
+    `ms` has the milliseconds of each stage for a query, without the stages below.
     """
     values, nested = selected.values, selected.nested
     kept = prefix(stages, selected.answer)
@@ -50,10 +53,10 @@ def evidence_of(
     for name, settings in stages.items():
         own = values.get(name, {})
         row: dict[str, Any] = {"name": name, "kind": settings.kind, "of": list(below(settings))}
-        row |= _mean(own) | _gain(own, [values[one] for one in below(settings) if values.get(one)], trial.far)
+        row |= _mean(own) | _gain(own, [values[lower] for lower in below(settings) if values.get(lower)], trial.far)
         row |= {"ms": total_ms(stages, name, ms) if name in ms else None, "own_ms": ms.get(name)}
         rows.append(row | {"trained_on": trial.taught.get(name, 0), "kept": name in kept})
-    first = [of for of in list(values.values())[:1] if of]
+    first = [by_query for by_query in list(values.values())[:1] if by_query]
     return {
         "measure": trial.measure,
         "answer": selected.answer,
@@ -64,22 +67,22 @@ def evidence_of(
         "drawn": trial.drawn,
         "nested": _mean(nested) | _gain(nested, first, trial.far),
         "stages": rows,
-        "values": {name: dict(of) for name, of in values.items()} | {"nested": dict(nested)},
+        "values": {name: dict(by_query) for name, by_query in values.items()} | {"nested": dict(nested)},
     }
 
 
 def _gain(values: Values, others: Sequence[Values], far: Collection[str]) -> dict[str, float | None]:
-    """The mean difference to the best of some stages, with its error, interval and p-value, and that on far queries."""
+    """The mean gain over the best of `others`, its error, interval and p-value, and the gain on far queries."""
     names = ("gain", "gain_se", "low", "high", "p", "far", "far_low", "far_high")
     if not values or not others:
         return dict.fromkeys(names)
-    best = max(others, key=lambda of: fmean(of.values()))
+    best = max(others, key=lambda by_query: fmean(by_query.values()))
     differences = {query_id: value - best[query_id] for query_id, value in values.items()}
     gain, error = mean_and_error(list(differences.values()))
     p = paired_test(list(values.values()), [best[query_id] for query_id in values])
-    of_far = [difference for query_id, difference in differences.items() if query_id in far]
-    far_gain = fmean(of_far) if of_far else math.nan
-    found = gain, error, *_interval(list(differences.values())), p, far_gain, *_interval(of_far)
+    on_far = [difference for query_id, difference in differences.items() if query_id in far]
+    far_gain = fmean(on_far) if on_far else math.nan
+    found = gain, error, *_interval(list(differences.values())), p, far_gain, *_interval(on_far)
     return dict(zip(names, map(_number, found), strict=True))
 
 
@@ -89,8 +92,8 @@ def _interval(differences: Sequence[float]) -> tuple[float, float]:
 
 
 def total_ms(stages: Mapping[str, Stage], name: str, ms: Mapping[str, float]) -> float:
-    """The milliseconds of a query up to a stage: those of the stages that it needs, and its own."""
-    return sum(ms.get(one, 0.0) for one in prefix(stages, name))
+    """The milliseconds of a query up to a stage: its own and those of the stages that it needs."""
+    return sum(ms.get(needed, 0.0) for needed in prefix(stages, name))
 
 
 def _mean(values: Values) -> dict[str, float | None]:
@@ -99,12 +102,12 @@ def _mean(values: Values) -> dict[str, float | None]:
 
 
 def _number(value: float) -> float | None:
-    """JSON has no NaN."""
+    """The value; None for NaN, which JSON does not have."""
     return None if math.isnan(value) else value
 
 
 def verify_pipeline(folder: Path) -> tuple[str, bool]:
-    """The evidence of a folder as text, and whether the runs of its stages still have these means.
+    """The evidence of a pipeline's folder as text, and whether the runs of its stages have the recorded means.
 
     Raises UserError if a file, the documents or an encoder has changed.
     """

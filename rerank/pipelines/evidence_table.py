@@ -1,4 +1,4 @@
-"""The evidence of a pipeline as a table, and what it cannot show in a line."""
+"""The evidence of a pipeline as a table, and its limits in one line."""
 
 import math
 from collections.abc import Mapping
@@ -10,15 +10,15 @@ from rerank.evaluation.tables import Table, cells, format_mean, render
 from rerank.pipelines.crossfit import FEWEST
 
 LEGEND = (
-    "Means ± standard errors over queries that taught the stage nothing, and that chose nothing for `nested`.",
-    "Gain over the best of the stages below, of `nested` over the first stage, with its 95 % bootstrap interval and "
+    "Means ± standard errors over held-out queries; `nested` also excludes the queries used for selection.",
+    "Gain over the best of the stages below (for `nested`, over the first stage), with its 95 % bootstrap interval and "
     "the p-value of a paired t-test.",
 )
 DRAWN = "Parts are drawn at random: the means hold for queries like the judged ones."
-GIVEN = "Parts are those of the collection: the means hold for queries like those that it tests."
+GIVEN = "Parts are the folds of the collection: the means hold for queries like its test queries."
 FAR = (
-    "far: the gain on the third of the queries least like any that taught: what to expect for new topics. p is not "
-    "corrected for the number of stages."
+    "far: the gain on the third of the queries least similar to the training queries, as to be expected for new "
+    "topics. p is not corrected for the number of stages."
 )
 NORMAL = 1.96
 """Standard errors from the mean to the ends of a 95 % interval."""
@@ -26,9 +26,9 @@ NORMAL = 1.96
 
 @dataclass(frozen=True)
 class Evidence:
-    """What each stage of a fitted pipeline is worth; `record` is the content of its evidence.json.
+    """The gain of each stage of a fitted pipeline; `record` is the content of its evidence.json.
 
-    `print` shows the table that `rerank fit` printed, a notebook shows it as Markdown.
+    `print` shows the table of `rerank fit`; a notebook shows it as Markdown.
     """
 
     record: Mapping[str, Any]
@@ -44,20 +44,20 @@ class Evidence:
 
 
 def as_table(record: Mapping[str, Any]) -> Table:
-    """The record of an evidence as a table."""
+    """An evidence as a table."""
     head = ["stage", "of", record["measure"], "gain", "95 % interval", "p", "far", "ms", "trained on", ""]
     rows = [cells(head)]
     for row in record["stages"]:
         state = "answers" if row["name"] == record["answer"] else "" if row["kept"] else "left out"
         shown = row["name"] if row["name"] == row["kind"] else f"{row['name']} ({row['kind']})"
         ms = "" if row["ms"] is None else f"{row['ms']:.1f}"
-        of = ", ".join(row["of"]) if len(row["of"]) <= 3 else f"{len(row['of'])} stages"
-        rows.append(cells([shown, of, *_shown(row), ms, str(row["trained_on"] or ""), state]))
+        names = ", ".join(row["of"]) if len(row["of"]) <= 3 else f"{len(row['of'])} stages"
+        rows.append(cells([shown, names, *_shown(row), ms, str(row["trained_on"] or ""), state]))
     notes = []
     if record["budget"] is not None:
         notes.append(f"Chosen among the stages that answer within {record['budget']:g} ms.")
     if record.get("older_documents"):
-        notes.append("Measured on older documents: `rerank update` has taken in those of now.")
+        notes.append("Measured before `rerank update` took in the present documents.")
     if record["nested"]["mean"] is None:
         return Table("", [rows], ("No judgments: nothing was learned or measured.", *notes))
     rows.append(cells(["nested", "", *_shown(record["nested"]), "", "", ""]))
@@ -66,19 +66,19 @@ def as_table(record: Mapping[str, Any]) -> Table:
 
 
 def limits(record: Mapping[str, Any]) -> str:
-    """What the judgments of an evidence are too few to show, in one line.
+    """The limits of an evidence in one line: the differences that it has too few judgments to show.
 
-    The difference is 1.96 standard errors of a gain, the median over the stages.
+    They are below 1.96 standard errors of a gain, the median over the stages.
     """
     if record["nested"]["mean"] is None:
         judged = f"{record['judged']} judged queries" if record["judged"] else "no judged queries"
-        return f"{judged}: what a stage gains, and which is the best, is unknown; {FEWEST} or more would show it"
+        return f"{judged}: the gains of the stages, and the best stage, are unknown; expected {FEWEST} or more"
     size = f"{record['queries'] / record['parts']:.0f} queries a part"
     if record["parts"] == 1:
         size = f"{record['queries']} test queries"
     errors = [row["gain_se"] for row in record["stages"] if row["gain_se"]]
     if not errors:
-        return f"{size}: no stage differs from those below it"
+        return f"{size}: no stage differs from the stages below it"
     return f"{size}: differences below {NORMAL * median(errors):.1g} cannot be told from chance"
 
 

@@ -1,4 +1,4 @@
-"""Queries that are unlike those that taught: what a pipeline gains on them is what to expect for new topics."""
+"""Finds far queries, those least similar to training queries: the gain on them is to be expected for new topics."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -8,15 +8,16 @@ from rerank.pipelines.crossfit import Parts
 from rerank.pipelines.stages.neighbours import word_vectors
 
 SHARE = 3
-"""One of so many queries is far: the third that is least like any query of another part."""
+"""One query in three is far."""
+
 BLOCK = 500
-"""Queries that are compared at a time, so that memory does not grow with the square of their number."""
+"""Queries that are compared at a time, so that memory is linear in their number."""
 
 
 def far_queries(parts: Parts, tested: Collection[str], words: Mapping[str, Sequence[str]]) -> frozenset[str]:
-    """The third of the tested parts' queries that is least like any query of another part.
+    """The third of the tested parts' queries that is least similar to any query of another part.
 
-    `words` are those of each query of the parts. Two queries are as like as the cosine of their tf-idf vectors.
+    `words` has the words of each query. The similarity is the cosine of tf-idf vectors.
     """
     likeness = likeness_of(parts, tested, words)
     return frozenset(sorted(likeness, key=likeness.__getitem__)[: len(likeness) // SHARE])
@@ -24,8 +25,8 @@ def far_queries(parts: Parts, tested: Collection[str], words: Mapping[str, Seque
 
 def likeness_of(parts: Parts, tested: Collection[str], words: Mapping[str, Sequence[str]]) -> dict[str, float]:
     """The largest cosine of each query of the tested parts with a query of another part."""
-    query_ids = [query_id for of_part in parts.values() for query_id in of_part]
-    part_of = np.repeat(np.arange(len(parts)), [len(of_part) for of_part in parts.values()])
+    query_ids = [query_id for in_part in parts.values() for query_id in in_part]
+    part_of = np.repeat(np.arange(len(parts)), [len(in_part) for in_part in parts.values()])
     vectors = word_vectors([words[query_id] for query_id in query_ids])
     found: dict[str, float] = {}
     for number, part in enumerate(parts):

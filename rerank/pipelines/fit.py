@@ -1,4 +1,4 @@
-"""Fits a pipeline: cross-validates its stages, selects the one that answers, and fits what it needs on everything."""
+"""Fits a pipeline: cross-validates its stages, selects the one that answers, and fits it on all judged queries."""
 
 import json
 import shutil
@@ -37,9 +37,10 @@ from rerank.utils.locks import locked
 from rerank.utils.progress import log
 
 FOLDS = 5
-"""The parts that judged queries are cut into."""
+"""Parts that the judged queries are cut into."""
+
 TIMED = 20
-"""Queries whose time is taken."""
+"""Queries that are timed."""
 
 
 def fit(
@@ -54,27 +55,28 @@ def fit(
     budget: float | None = None,
     engine: str = LOCAL,
 ) -> Pipeline:
-    """Fits a pipeline on a collection and writes it to a folder, which searches, scores and serves.
+    """Fits a pipeline on a collection and writes it to a folder, which can search, score and serve.
 
-    Every stage is cross-validated. The last stage answers unless another one is clearly ahead of it; the stages below
-    it are its inputs. These stages are then fitted on all judged queries. Without judgments the stages that learn
-    nothing are taken, fused with equal weights. A call that was interrupted goes on where it was; one with the same
-    inputs as the folder's opens the folder.
+    Every stage is cross-validated. The last stage answers unless another one is clearly ahead of it. This stage and
+    the stages that it needs are then fitted on all judged queries. Without judgments, only the stages that learn
+    nothing are used, with equal weights in a fusion. An interrupted call resumes; if the folder was fitted on the same
+    inputs, it is opened.
 
     Args:
-        collection: an ir_datasets id, or a folder in BEIR's layout; or the settings of an experiment, of which
-            the collection's, the index, the device, the precision, the seed and the folder of results are used.
+        collection: an ir_datasets id, or a folder in BEIR's layout; or the settings of an experiment. The settings of
+            the collection, the index, the device, the precision, the seed and the output folder are used.
         pipeline: the stages to try, such as `BM25Stage() >> CrossEncoderStage()`; by default those of `default_stages`.
-        encoder: the bi-encoder of the default stages, or "none" for BM25 alone.
+        encoder: the bi-encoder of the default stages, or "none" for BM25 only.
         cross_encoder: a model that re-ranks in the default stages.
         out: the folder to write; by default runs/<collection>/pipeline.
         measure: the measure that stages are compared by, such as nDCG@20.
-        portable: whether the folder gets the index, the vectors, the documents and the encoders too.
-        budget: milliseconds: of the stages, those that answer a query within this time may be chosen.
+        portable: whether the index, the vectors, the documents and the encoders are copied into the folder.
+        budget: milliseconds of a query; slower stages are not selected. None: no limit.
         engine: where cross-encoders are fitted: "local", "ray" or "ray://HOST:10001".
 
     Raises:
-        UserError: the collection or a model cannot be opened, a stage is none, `out` holds something else.
+        UserError: the collection or a model cannot be opened, the stages are no pipeline, or `out` holds something
+            else.
     """
     config = Config(collection) if isinstance(collection, str) else collection
     validate(config)
@@ -90,7 +92,7 @@ def fit(
     inputs = inputs_of(stages, world, measure) | {"budget": budget}
     with locked(place.parent, f"pipeline-{place.name}"):
         if place.exists() and is_portable(place) == portable and (fitted := _same(place, inputs, config)):
-            log.info(f"{place}: is fitted on these judgments and documents already")
+            log.info(f"{place}: is already fitted on these judgments and documents")
             return Pipeline.of(fitted)
         unfinished = place.parent / f"{place.name}.unfinished"
         work = unfinished / short_hash(json.dumps(inputs, sort_keys=True))
@@ -102,7 +104,7 @@ def fit(
 
 
 def _same(place: Path, inputs: Mapping[str, Any], config: Config) -> Fitted | None:
-    """The pipeline of a folder if it was fitted from the same inputs and is whole."""
+    """The pipeline of a folder; None if it was fitted on other inputs or is damaged."""
     try:
         fitted = load_fitted(place, config.training.device, config.training.precision)
     except UserError as error:
@@ -114,7 +116,7 @@ def _same(place: Path, inputs: Mapping[str, Any], config: Config) -> Fitted | No
 def _fit(
     every: Mapping[str, Stage], world: World, measure: str, budget: float | None, work: Path, engine: str
 ) -> tuple[Fitted, dict[str, Any]]:
-    """The stages that are kept, fitted, and the evidence of all; without judgments, the last stage that needs none."""
+    """Fits and selects; returns the fitted stages up to the one that answers, and the evidence of all stages."""
     collection = world.collection
     if line := check_judged_documents(world.texts):
         log.info(line)
@@ -122,7 +124,7 @@ def _fit(
     if len(judged) >= FEWEST:
         stages, (parts, tested) = every, _parts(collection, judged)
     else:
-        log.info(f"{len(judged)} judged queries: too few to learn from; the stages that learn are left out")
+        log.info(f"{len(judged)} judged queries: too few to learn from; stages that must learn are left out")
         stages, parts, tested = _unlearned(every, world), {}, []
     queries = {query_id: collection.queries[query_id] for query_ids in parts.values() for query_id in query_ids}
     fitting = CrossFitting(stages, world.knowing(queries), parts, queries, work)
@@ -151,11 +153,11 @@ def _fit(
 
 
 def _unlearned(stages: Mapping[str, Stage], world: World) -> dict[str, Stage]:
-    """The stages that can rank without judgments."""
+    """The stages that can rank without judgments; raises UserError if there is none."""
     usable: dict[str, Stage] = {}
     for name, settings in stages.items():
         without: Stage = settings.unlearned() if hasattr(settings, "unlearned") else settings
-        if without.learns == "nothing" and all(one in usable for one in below(settings)):
+        if without.learns == "nothing" and all(lower in usable for lower in below(settings)):
             usable[name] = without
     if not usable:
         raise UserError(f"{world.collection.source}: has too few judged queries, and every stage learns from them")
@@ -163,7 +165,7 @@ def _unlearned(stages: Mapping[str, Stage], world: World) -> dict[str, Stage]:
 
 
 def _parts(collection: Collection, judged: list[str]) -> tuple[Parts, list[str]]:
-    """The parts of the judged queries, and those that test: all, or that of the published split."""
+    """The parts of the judged queries, and the names of those that test: all, or only that of the published split."""
     if [fold.name for fold in collection.folds] == [SPLIT]:
         (split,) = collection.folds
         pool = [query_id for query_id in (*split.train, *split.valid) if collection.qrels.get(query_id)]
@@ -178,7 +180,7 @@ def _cut(query_ids: list[str], most: int) -> dict[str, tuple[str, ...]]:
 
 
 def _within(budget: float | None, stages: Mapping[str, Stage], ms: Mapping[str, float]) -> list[str]:
-    """The stages that answer within the budget. Raises UserError if none does."""
+    """The stages that answer within the budget; raises UserError if none does."""
     total = {name: total_ms(stages, name, ms) for name in stages}
     allowed = [name for name in stages if budget is None or total[name] <= budget]
     if not allowed:
@@ -190,16 +192,16 @@ def _within(budget: float | None, stages: Mapping[str, Stage], ms: Mapping[str, 
 
 
 def _times(pipeline: Fitted, queries: Mapping[str, str]) -> dict[str, float]:
-    """The milliseconds that each stage takes for a query: the median over some queries, asked one by one."""
+    """The milliseconds of each stage for a query: the median over TIMED queries, asked one by one."""
     rows: list[list[float]] = []
 
-    def timed(ranker: Ranker, queries: Mapping[str, str], under: Sequence[Run]) -> Run:
+    def timed(ranker: Ranker, queries: Mapping[str, str], runs: Sequence[Run]) -> Run:
         start = time.perf_counter()
-        run = ranker.rank(queries, under)
+        run = ranker.rank(queries, runs)
         rows[-1].append(1000 * (time.perf_counter() - start))
         return run
 
     for query_id, text in list(queries.items())[:TIMED]:
         rows.append([])
-        pipeline.rank_all({query_id: f"{text} "}, timed)  # with a space, the world has not kept the vector of the text
+        pipeline.rank_all({query_id: f"{text} "}, timed)  # the space avoids the cached vector of the query
     return {name: median(column) for name, column in zip(pipeline.stages, zip(*rows, strict=True), strict=False)}

@@ -1,4 +1,4 @@
-"""Fitted: the stages of a pipeline with their rankers, on a collection; and the hits of one query that they find."""
+"""Fitted: the stages of a pipeline and their rankers on a collection; search: the hits of a query."""
 
 import re
 import time
@@ -17,17 +17,19 @@ from rerank.pipelines.stages.world import World
 from rerank.retrieval.words import find_words, snippet
 
 QUERY = "query"
-"""The id of the query that is asked."""
+"""The id of the query of a search."""
+
 Rank = Callable[[Ranker, Mapping[str, str], Sequence[Run]], Run]
-"""Ranks queries, query_id to text, with a ranker and the runs of the stages below."""
+"""(ranker, texts of queries by id, runs of the stages below) -> the ranker's run."""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """Stages in an order in which each comes after those below it, and the ranker of each.
+    """Stages, each after the stages below it, and their rankers.
 
-    `inputs` are what they were fitted on, {} if that is not recorded. `folder` has them, if they are saved. `ms` are
-    the milliseconds that each stage takes for a query, {} if they are not measured.
+    inputs: the facts of what they were fitted on; {} if they are not recorded.
+    folder: the folder that they are saved in, if they are.
+    ms: milliseconds of each stage for a query; {} if they are not measured.
     """
 
     stages: Mapping[str, Stage]
@@ -45,39 +47,39 @@ class Fitted:
     def rank_all(
         self,
         queries: Mapping[str, str],
-        rank: Rank = lambda ranker, queries, under: ranker.rank(queries, under),
+        rank: Rank = lambda ranker, queries, runs: ranker.rank(queries, runs),
         budget: float | None = None,
     ) -> dict[str, Run]:
-        """The rankings of all stages, each of which ranks once: name of the stage to run.
+        """The run of each stage by name; every stage ranks once.
 
-        With a `budget` of milliseconds, it ends before a stage that would exceed it by the time that was measured; the
-        first stage always ranks.
+        With a `budget` of milliseconds, ranking stops before a stage whose measured time would exceed it; the first
+        stage always ranks.
         """
         runs, start = dict[str, Run](), time.perf_counter()
         for name, settings in self.stages.items():
             spent = 1000 * (time.perf_counter() - start)
             if runs and budget is not None and spent + self.ms.get(name, 0.0) > budget:
                 break
-            runs[name] = rank(self.rankers[name], queries, [runs[one] for one in below(settings)])
+            runs[name] = rank(self.rankers[name], queries, [runs[lower] for lower in below(settings)])
         return runs
 
 
 def search(
     pipeline: Fitted, query: str, top: int = 10, budget: float | None = None, explain: bool = False
 ) -> list[Hit]:
-    """See `Pipeline.search`; [] if no stage finds a document. Neither logs nor errors have the query.
+    """See `Pipeline.search`; [] if no stage finds a document. Logs and errors do not contain the query.
 
-    A snippet is of the passage that a cross-encoder scored highest, if one answers, and otherwise of the whole text.
+    If a cross-encoder answers, the snippet is cut from the passage that it scored highest, else from the whole text.
     """
     check_query(query)
     world = pipeline.world
     passages: dict[str, BestPassage] = {}
 
-    def rank_with(ranker: Ranker, queries: Mapping[str, str], under: Sequence[Run]) -> Run:
+    def rank_with(ranker: Ranker, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
         passages.clear()
-        if not isinstance(ranker, CrossEncoderRanker) or not under[0].get(QUERY):
-            return ranker.rank(queries, under)
-        run, best = ranker.rank_one(QUERY, query, under[0][QUERY])
+        if not isinstance(ranker, CrossEncoderRanker) or not below[0].get(QUERY):
+            return ranker.rank(queries, below)
+        run, best = ranker.rank_one(QUERY, query, below[0][QUERY])
         passages.update(best)
         return run
 
@@ -86,7 +88,8 @@ def search(
     doc_ids = ranked(answer)[:top]
     language = world.config.collection.language
     terms = {word.term for word in find_words(query, language)}
-    matchers = [one.matcher for name in runs if isinstance(one := pipeline.rankers[name], LateInteractionRanker)]
+    rankers = [pipeline.rankers[name] for name in runs]
+    matchers = [ranker.matcher for ranker in rankers if isinstance(ranker, LateInteractionRanker)]
     ranks = {name: {d: rank for rank, d in enumerate(ranked(run.get(QUERY, {})), 1)} for name, run in runs.items()}
     documents = list(world.texts.get(doc_ids))
     found = matchers[-1].matches(query, documents) if matchers and explain else [{}] * len(documents)
@@ -94,34 +97,34 @@ def search(
     for rank, (document, pairs) in enumerate(zip(documents, found, strict=True), 1):
         doc_id, begin, end = document.doc_id, 0, len(document.body)
         if passage := passages.get(doc_id):
-            before = len(document.text) - len(document.body)  # the title, which is shown already
+            before = len(document.text) - len(document.body)  # the title, which is shown separately
             begin, end = max(0, passage.begin - before), max(0, passage.end - before)
         matches = _without_stop_words(pairs, language)
         matched = terms.union(*matches.values())
         title = snippet(document.title, matched, language)
-        part = snippet(document.body[begin:end], matched, language)
+        excerpt = snippet(document.body[begin:end], matched, language)
         if not passage:
-            begin, end = _place_of_snippet(part.text, document.body)
+            begin, end = _place_of_snippet(excerpt.text, document.body)
         text = Marked(document.body, ((begin, end),) if begin < end else ())
-        of_stages = {
+        by_stage = {
             name: (places[doc_id], runs[name][QUERY][doc_id]) for name, places in ranks.items() if doc_id in places
         }
-        hits.append(Hit(doc_id, rank, answer[doc_id], title, part, of_stages, text, tuple(matches)))
+        hits.append(Hit(doc_id, rank, answer[doc_id], title, excerpt, by_stage, text, tuple(matches)))
     return hits
 
 
 def _without_stop_words(matches: Mapping[str, str], language: str) -> dict[tuple[str, str], set[str]]:
-    """The pairs of a word of a query and one of a document, each with the terms of the latter."""
+    """(word of the query, word of the document) -> the terms of the latter, without stop words."""
     found = {}
     for word, match in matches.items():
-        terms = {one.term for one in find_words(match, language)}
+        terms = {found_word.term for found_word in find_words(match, language)}
         if terms and find_words(word, language):
             found[word, match] = terms
     return found
 
 
 def _place_of_snippet(shown: str, body: str) -> tuple[int, int]:
-    """Where a snippet, which has single spaces and may have dots around it, begins and ends in the body."""
+    """Start and end of a snippet in the body; the snippet has single spaces and may have dots around it."""
     words = shown.removeprefix("… ").removesuffix(" …").split()
     found = re.search(r"\s+".join(map(re.escape, words)), body)
     return found.span() if words and found else (0, 0)

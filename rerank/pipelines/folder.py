@@ -1,4 +1,4 @@
-"""The folder of a fitted pipeline: its stages, what they learned, the evidence, and a manifest with hashes."""
+"""The folder of a fitted pipeline: its stages and their learned files, the evidence, and a manifest with hashes."""
 
 import json
 import os
@@ -26,26 +26,39 @@ from rerank.utils.json_files import read_json
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
 
-PIPELINE, STAGES, EVIDENCE, RUNS = "pipeline.toml", "stages", "evidence.json", "runs"
+PIPELINE = "pipeline.toml"
+"""The stages and their settings."""
+
+STAGES = "stages"
+"""The folder with the learned files of each stage."""
+
+EVIDENCE = "evidence.json"
+"""The evidence that `fit` recorded."""
+
+RUNS = "runs"
+"""The folder with the out-of-fold run of each stage."""
+
 ARTIFACT = "pt_meta.json"
+"""The description that PyTerrier reads."""
+
 NO_PIPELINE = f"{{}}: is no fitted pipeline: has no {PIPELINE}; `rerank fit` makes one"
 
 
 def is_pipeline(folder: Path) -> bool:
-    """Whether a fitted pipeline was written into a folder; what a killed process moved away is put back first."""
+    """Whether a folder has a fitted pipeline; a folder that a killed process moved away is restored first."""
     if not folder.exists():
         remove_leftovers(folder.parent)
     return (folder / PIPELINE).is_file()
 
 
 def check_place(folder: Path, flag: str = "") -> None:
-    """Raises UserError if a folder holds something else than a fitted pipeline, which a new one would replace."""
+    """Raises UserError if a folder holds anything but a fitted pipeline, as writing would replace it."""
     if folder.exists() and not is_pipeline(folder):
         raise UserError(f"{flag}{folder}: exists and is no pipeline; expected a new folder, or one to fit again")
 
 
 def inputs_of(stages: Mapping[str, Stage], world: World, measure: str) -> dict[str, Any]:
-    """Everything that a fit depends on: stages and their versions, documents, judgments, encoders, seed and measure."""
+    """The inputs of a fit: stages and their versions, documents, judgments, encoders, seed and measure."""
     collection = world.collection
     return {
         "stages": {name: table_of(settings) for name, settings in stages.items()},
@@ -60,7 +73,7 @@ def inputs_of(stages: Mapping[str, Stage], world: World, measure: str) -> dict[s
 
 
 def _encoders(stages: Mapping[str, Stage], world: World) -> dict[str, str]:
-    """The models that the stages take as they are, and the hashes of their files."""
+    """The models that the stages use without training -> the hash of their files."""
     from rerank.models.hub import bi_encoder_hash
 
     return {name: bi_encoder_hash(world.place_of(name)) for name in models_of(stages)}
@@ -69,7 +82,7 @@ def _encoders(stages: Mapping[str, Stage], world: World) -> dict[str, str]:
 def save_fitted(
     pipeline: Fitted, folder: Path, evidence: Mapping[str, Any] = {}, runs: Path | None = None, portable: bool = False
 ) -> None:
-    """Writes a fitted pipeline, which replaces the folder, with all that it needs if it is `portable`."""
+    """Writes a fitted pipeline and replaces the folder; a `portable` one gets everything that another machine needs."""
     world, rankers = pipeline.world, pipeline.rankers
     with atomic_write(folder) as tmp:
         for name, ranker in rankers.items():
@@ -86,7 +99,7 @@ def save_fitted(
             places = copy_world(world, pipeline.stages, tmp)
         else:
             places = {name: _beside(world.place_of(name), folder) for name in encoders if Path(name).exists()}
-        apart = tuple(str(tmp / name) for name in ("index", "embeddings"))  # their own records are checked
+        apart = tuple(str(tmp / name) for name in ("index", "embeddings"))  # these have records of their own
         files = [file for file in files_below(tmp) if not str(file).startswith(apart)]
         settings = world.config.collection
         facts = {
@@ -106,21 +119,21 @@ def save_fitted(
 
 
 def _beside(source: str, folder: Path) -> str:
-    """A file or folder by its way from the pipeline's folder, so that both can move together; other names as they are.
+    """The path of a file or folder relative to the pipeline's folder, so that both can move; other names unchanged.
 
-    The way begins with ./ or ../, which no other name does.
+    Relative paths begin with ./ or ../, which tells them from names.
     """
-    way = os.path.relpath(source, folder)
-    return (way if way.startswith("..") else f"./{way}") if Path(source).exists() else source
+    path = os.path.relpath(source, folder)
+    return (path if path.startswith("..") else f"./{path}") if Path(source).exists() else source
 
 
 def _from(folder: Path, source: str) -> str:
-    """The reverse of `_beside`."""
+    """The inverse of `_beside`."""
     return os.path.normpath(folder / source) if source.startswith(".") else source
 
 
 def update(folder: Path, device: str = "auto") -> None:
-    """Takes the documents that the collection has now into a fitted pipeline; what was learned and measured stays.
+    """Takes the present documents of the collection into a fitted pipeline; learned files and evidence stay.
 
     The index is built, and new and changed documents are embedded, before the folder is replaced. Raises UserError as
     `load_fitted`, and if the collection cannot be opened.
@@ -130,7 +143,7 @@ def update(folder: Path, device: str = "auto") -> None:
     with locked(folder.parent, f"pipeline-{folder.name}"):
         fitted = load_fitted(folder, device, new_documents=True)
         if fitted.world.texts.fingerprint == read_manifest(folder / MANIFEST, "pipeline")["pipeline"]["documents"]:
-            log.info(f"{folder}: has these documents already")
+            log.info(f"{folder}: already has these documents")
             return
         evidence = {**read_evidence(folder), "older_documents": True}
         save_fitted(fitted, folder, evidence, folder / RUNS, is_portable(folder))
@@ -139,10 +152,10 @@ def update(folder: Path, device: str = "auto") -> None:
 def load_fitted(
     folder: Path, device: str = "auto", precision: Precision = "auto", new_documents: bool = False
 ) -> Fitted:
-    """Opens the folder of a fitted pipeline, with the documents that it was fitted on, or those of its collection now.
+    """Opens the folder of a fitted pipeline; with `new_documents`, on the present documents of its collection.
 
-    Raises UserError if it is none, or is damaged, if an encoder has changed, and if the documents have, unless
-    `new_documents` are wanted.
+    Raises UserError if it is no pipeline or is damaged, if an encoder has changed and, without `new_documents`, if the
+    documents have changed.
     """
     if not is_pipeline(folder):
         raise UserError(NO_PIPELINE.format(folder))
@@ -168,14 +181,14 @@ def load_fitted(
     stages = read_pipeline(folder / PIPELINE)
     if not new_documents and world.texts.fingerprint != facts["documents"]:
         raise UserError(
-            f"{folder}: fitted on other documents than those of {settings.source} now; `rerank update {folder}` takes "
-            "these, `rerank fit` learns from them too"
+            f"{folder}: the documents of {settings.source} have changed since the fit; `rerank update {folder}` takes "
+            "them in, `rerank fit` also learns from them"
         )
     now = _encoders(stages, world)
     for name in facts["encoders"]:
         if now.get(name) != facts["encoders"][name]:
             raise UserError(
-                f"{folder}: fitted with other files of the encoder {name} than those of now; run `rerank fit` again"
+                f"{folder}: the files of the encoder {name} have changed since the fit; run `rerank fit` again"
             )
     rankers = {name: settings.open(world, folder / STAGES / name) for name, settings in stages.items()}
     ms = {row["name"]: row["own_ms"] for row in read_evidence(folder).get("stages", []) if row["own_ms"] is not None}

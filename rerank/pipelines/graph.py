@@ -1,4 +1,4 @@
-"""The stages of a pipeline in an order in which each comes after those below it; pipelines as TOML."""
+"""Orders the stages of a pipeline, each after the stages below it; reads and writes pipelines as TOML."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,11 +13,10 @@ NAME = Pattern(r"[\w=+-][\w.=+-]*", "letters, digits and . = + - _ only", longes
 
 
 def in_order(stages: Mapping[str, Stage], where: str = "pipeline") -> dict[str, Stage]:
-    """The stages, each after those below it and otherwise in their order; the last one answers.
+    """Sorts the stages topologically: each after the stages below it, otherwise in the given order; the last answers.
 
-    Raises UserError, which begins with `where`, for a pipeline without stages, a name that is no file name, a stage
-    below that does not exist, a circle, a kind that takes another number of stages, and several stages that no other
-    one uses: one alone can answer.
+    Raises UserError, prefixed with `where`, for a pipeline without stages, a name that is no file name, a missing stage
+    below, a circle, a wrong number of stages below, and several stages that are below no other, as only one can answer.
     """
     if not stages:
         raise UserError(f"{where}: has no stage; expected one or more")
@@ -25,16 +24,16 @@ def in_order(stages: Mapping[str, Stage], where: str = "pipeline") -> dict[str, 
         _check_stage(name, settings, stages, f"{where}: stage {name}")
     ordered: dict[str, Stage] = {}
     while left := [name for name in stages if name not in ordered]:
-        ready = [name for name in left if all(one in ordered for one in below(stages[name]))]
+        ready = [name for name in left if all(lower in ordered for lower in below(stages[name]))]
         if not ready:
             raise UserError(f"{where}: stages {', '.join(left)} need each other; expected no circle")
         ordered[ready[0]] = stages[ready[0]]
-    used = {one for settings in stages.values() for one in below(settings)}
+    used = {lower for settings in stages.values() for lower in below(settings)}
     answers = [name for name in ordered if name not in used]
     if len(answers) > 1:
         raise UserError(
-            f"{where}: stages {', '.join(answers)} are below no other, so that each could answer; expected one: fuse "
-            "them, or leave the others out"
+            f"{where}: stages {', '.join(answers)} are below no other, so each could answer; expected one: fuse them, "
+            "or leave the others out"
         )
     return {name: stages[name] for name in [*(name for name in ordered if name != answers[0]), answers[0]]}
 
@@ -47,9 +46,9 @@ def _check_stage(name: str, settings: Stage, stages: Mapping[str, Stage], where:
     names = below(settings)
     if takes_stages(settings) and not names:
         raise UserError(f"{where}: of: is missing; expected the name of a stage below it")
-    for one in names:
-        if one not in stages:
-            raise UserError(f"{where}: of {one}: no such stage; {nearest(one, [n for n in stages if n != name])}")
+    for lower in names:
+        if lower not in stages:
+            raise UserError(f"{where}: of {lower}: no such stage; {nearest(lower, [n for n in stages if n != name])}")
     if len(set(names)) < len(names):
         raise UserError(f"{where}: of {', '.join(names)}: a stage is named twice; expected each once")
     try:
@@ -62,7 +61,7 @@ def _check_stage(name: str, settings: Stage, stages: Mapping[str, Stage], where:
 
 
 def prefix(stages: Mapping[str, Stage], answer: str) -> dict[str, Stage]:
-    """The stages that a stage needs to answer, and itself, in their order."""
+    """The stages that `answer` needs, and itself, in their order."""
     needed = {answer}
     for name in reversed(list(stages)):
         if name in needed:
@@ -71,14 +70,14 @@ def prefix(stages: Mapping[str, Stage], answer: str) -> dict[str, Stage]:
 
 
 def read_pipeline(path: Path) -> dict[str, Stage]:
-    """The stages of a TOML file: a table [stages.NAME] for each, with `kind`, `of` and the fields of that kind.
+    """Reads the stages of a TOML file: a table [stages.NAME] for each, with `kind`, `of` and the fields of that kind.
 
     Raises UserError for a file that is missing or not TOML, and for stages that are no pipeline (see `in_order`).
     """
     tables = read_toml(path)
     stages = tables.pop("stages", {})
     if tables:
-        raise UserError(f"{path}: [{next(iter(tables))}]: expected tables [stages.NAME] alone")
+        raise UserError(f"{path}: [{next(iter(tables))}]: expected only tables [stages.NAME]")
     if not isinstance(stages, dict) or not all(isinstance(table, dict) for table in stages.values()):
         raise UserError(f"{path}: stages: expected tables [stages.NAME]")
     made = {name: stage_of(table, f"{path}: [stages.{name}]") for name, table in stages.items()}

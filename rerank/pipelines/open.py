@@ -1,4 +1,4 @@
-"""Opens what answers questions: the folder of a fitted pipeline, or a cross-encoder that re-ranks BM25's candidates."""
+"""Opens the folder of a fitted pipeline, or makes a pipeline of BM25 and a cross-encoder."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -24,29 +24,29 @@ from rerank.utils.progress import log
 UNCHANGED = {
     f"{section}.{key}": (value,) for section, values in sections(Config()).items() for key, value in values.items()
 } | {"collection.source": ("", Config().collection.source), "first_stage.depth": (50, Config().first_stage.depth)}
-"""The values of settings that nobody has changed: commands have defaults of their own for two."""
+"""section.key -> the values that count as unchanged; commands have their own defaults for two settings."""
 
 
 def open_pipeline(path: str, config: Config) -> Pipeline:
-    """The pipeline of a folder, or one of BM25 and the cross-encoder `path`, with what it needs in memory.
+    """Opens the pipeline in a folder, or makes one of BM25 and the cross-encoder `path`; loads what a search needs.
 
-    The settings say what a cross-encoder searches, and how; a fitted pipeline says so itself. Raises UserError for what
+    The settings name the collection of a cross-encoder; a fitted pipeline has its own. Raises UserError if anything
     cannot be opened.
     """
     if is_pipeline(Path(path)):
         pipeline = Pipeline.of(load_beside(config, Path(path)))
     else:
         pipeline = bm25_and(open_reranker(config, path), path, config)
-    world = pipeline.fitted.world  # a first query would wait for the documents, and for Java
+    world = pipeline.fitted.world  # loaded now, as the first query would wait for the documents and for Java
     list(world.texts.get([]))
     find_words("", world.config.collection.language)
     return pipeline
 
 
 def load_beside(config: Config, folder: Path, acts: Collection[str] = ()) -> Fitted:
-    """The fitted pipeline of a folder, on the device and in the precision of the settings.
+    """Opens the fitted pipeline of a folder, on the device and in the precision of the settings.
 
-    Raises UserError for any other setting that is changed and not among those that `acts`: a pipeline has its own.
+    A pipeline has its own settings: raises UserError if others are changed, except those that `acts` names.
     """
     for section, values in sections(config).items():
         for key, value in values.items():
@@ -54,17 +54,17 @@ def load_beside(config: Config, folder: Path, acts: Collection[str] = ()) -> Fit
             acting = ("training.device", "training.precision", *acts)
             if value not in UNCHANGED.get(name, ()) and name not in acting:
                 flag = "--collection" if name == "collection.source" else flag_name(section, key)
-                raise UserError(f"{flag} {value}: of no effect: {folder} has its own settings; leave it out")
+                raise UserError(f"{flag} {value}: has no effect: {folder} has its own settings; leave it out")
     return load_fitted(folder, config.training.device, config.training.precision)
 
 
 def bm25_and(model: Reranker, checkpoint: str, config: Config) -> Pipeline:
-    """BM25 and a model that re-ranks its candidates, on the collection of the settings, or that of the training."""
+    """A pipeline of BM25 and a model, on the collection of the settings, or on the model's training collection."""
     saved = model.model.settings
     if first_stage := saved.get("first_stage"):
         log.info(
-            f"this model was trained to add the scores of {first_stage}; a search adds BM25's, so documents may rank "
-            "in another order"
+            f"this model was trained to add the scores of {first_stage}; a search adds BM25's, which may change the "
+            "ranking"
         )
     config = replace(config, collection=as_trained(config.collection, checkpoint, saved))
     validate(config)
@@ -86,10 +86,11 @@ def _cross_encoders(fitted: Fitted) -> dict[str, CrossEncoderRanker]:
 def open_to_serve(
     path: str, config: Config, max_doc_tokens: int | None, graph: Path | None = None
 ) -> tuple[Reranker | None, Pipeline | None]:
-    """The last cross-encoder, and the pipeline that a name stands for.
+    """Opens the last cross-encoder, if there is one, and the pipeline.
 
-    A cross-encoder is in a pipeline only if the settings name a collection. `graph` is what `rerank export` has made of
-    the last cross-encoder, in whose place it scores. Raises UserError as `open_pipeline`, and for a graph of nothing.
+    For a cross-encoder, there is a pipeline only if the settings name a collection. `graph` is the folder of `rerank
+    export` that replaces the last cross-encoder. Raises UserError as `open_pipeline`, and for a graph without a
+    cross-encoder.
     """
     if is_pipeline(Path(path)) or config.collection.source:
         pipeline = open_pipeline(path, config)
@@ -98,9 +99,7 @@ def open_to_serve(
         pipeline, reranker = None, open_reranker(config, path)
     if graph:
         if not reranker:
-            raise UserError(
-                f"--graph {graph}: {path} has no cross-encoder, in whose place it would score; leave it out"
-            )
+            raise UserError(f"--graph {graph}: {path} has no cross-encoder that it could replace; leave it out")
         if not is_export(str(graph)):
             raise UserError(f"--graph {graph}: no graph; expected a folder that `rerank export` wrote")
         reranker = Reranker.load(graph, device="cpu")
@@ -110,7 +109,7 @@ def open_to_serve(
 
 
 def served_by(pipeline: Pipeline, rank_passages: RankPassages) -> Pipeline:
-    """The pipeline with a function in the place of its last cross-encoder, for one query at a time."""
+    """The pipeline with its last cross-encoder replaced by a function, for searches."""
     name, ranker = list(_cross_encoders(pipeline.fitted).items())[-1]
     rankers = {**pipeline.fitted.rankers, name: replace(ranker, rank_elsewhere=rank_passages)}
     return Pipeline.of(replace(pipeline.fitted, rankers=rankers))

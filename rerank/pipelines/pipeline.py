@@ -1,4 +1,4 @@
-"""Pipeline: named stages, of which the last one answers; fitted, it ranks queries and finds documents."""
+"""Pipeline: named stages, the last of which answers; a fitted one ranks queries and finds documents."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,21 +17,21 @@ from rerank.utils.errors import UserError
 
 
 class Pipeline:
-    """Named stages, each of which ranks what the stages below it have found.
+    """Named stages; each ranks the documents that the stages below it found, and the last one answers.
 
     >>> from rerank.pipelines.stages.bm25 import BM25Stage
     >>> from rerank.pipelines.stages.cross_encoder import CrossEncoderStage
     >>> Pipeline(bm25=BM25Stage(k1=1.2, b=0.75), answer=CrossEncoderStage("bm25", "bert-base-uncased"))
     Pipeline(bm25, answer: cross-encoder of bm25)
 
-    `>>` puts a stage above the last one, `+` fuses two pipelines or stages, as in PyTerrier:
+    `>>` puts a stage on top of the last one, `+` fuses two pipelines or stages, as in PyTerrier:
 
     >>> from rerank.pipelines.stages import DenseStage
     >>> Pipeline((BM25Stage() + DenseStage()) >> CrossEncoderStage())
     Pipeline(bm25, dense, fusion of bm25, dense, cross-encoder of fusion)
 
-    `rerank.fit` fits a pipeline on a collection; `Pipeline.load` opens one that is fitted. Raises UserError for stages
-    that are no pipeline (`graph.in_order`).
+    `rerank.fit` fits a pipeline on a collection; `Pipeline.load` opens a fitted one. Raises UserError for stages that
+    are no pipeline (`graph.in_order`).
     """
 
     def __init__(self, stages: Mapping[str, Stage] = {}, /, **more: Stage) -> None:
@@ -40,12 +40,12 @@ class Pipeline:
 
     @classmethod
     def read(cls, path: str | Path) -> "Pipeline":
-        """The pipeline of a TOML file, not fitted. Raises UserError as `graph.read_pipeline`."""
+        """Reads a pipeline, which is not fitted, from a TOML file. Raises UserError as `graph.read_pipeline`."""
         return cls(read_pipeline(Path(path)))
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto", precision: Precision = "auto") -> "Pipeline":
-        """The fitted pipeline of a folder that `rerank.fit` or `save` wrote. Raises UserError if it is damaged."""
+        """Opens a folder that `rerank.fit` or `save` wrote. Raises UserError if it is damaged."""
         return cls.of(load_fitted(Path(folder), device, precision))
 
     @classmethod
@@ -68,16 +68,16 @@ class Pipeline:
         return self._fitted
 
     def __rshift__(self, other: Stage) -> "Pipeline":
-        """The stages, not fitted, and above the last one a stage that re-ranks. Raises UserError for another one."""
+        """A pipeline with `other` on top of the last stage, not fitted; raises UserError if it does not re-rank."""
         return Pipeline(Stages(self.stages) >> other)
 
     def __add__(self, other: "Pipeline | Stages | Stage") -> "Pipeline":
-        """The stages of both, not fitted, and the fusion of their last ones."""
+        """A pipeline of the stages of both and the fusion of their last stages, not fitted."""
         return Pipeline(Stages(self.stages) + (Stages(other.stages) if isinstance(other, Pipeline) else other))
 
     @property
     def evidence(self) -> Evidence:
-        """What each stage is worth, as `fit` measured it. Raises UserError if `fit` did not make the pipeline."""
+        """The gain of each stage, as `fit` measured it. Raises UserError if `fit` did not make the pipeline."""
         if self.fitted.folder == Path():
             raise UserError(f"{self!r}: has no evidence, as it was not fitted by rerank.fit")
         return Evidence(read_evidence(self.fitted.folder))
@@ -91,28 +91,36 @@ class Pipeline:
         return f"Pipeline({', '.join(shown)})"
 
     def to_toml(self) -> str:
-        """The stages as TOML."""
+        """The stages as TOML, as `Pipeline.read` reads them.
+
+        >>> from rerank.pipelines.stages.bm25 import BM25Stage
+        >>> print(Pipeline(bm25=BM25Stage(k1=1.2)).to_toml())
+        [stages.bm25]
+        kind = "bm25"
+        k1 = 1.2
+        <BLANKLINE>
+        """
         return as_toml(self.stages)
 
     def rank(self, queries: Mapping[str, str]) -> Run:
-        """The ranking of each query, query_id to text, by the last stage. Raises UserError if it is not fitted."""
+        """The run of the last stage for queries, query_id to text. Raises UserError if the pipeline is not fitted."""
         return self.rank_all(queries)[self.answer]
 
     def rank_all(self, queries: Mapping[str, str]) -> dict[str, Run]:
-        """The rankings of all stages, each of which ranks once: name of the stage to run."""
+        """The run of each stage by name; every stage ranks once. Raises UserError if the pipeline is not fitted."""
         return self.fitted.rank_all(queries)
 
     def search(self, query: str, top: int = 10, budget: float | None = None, explain: bool = False) -> list[Hit]:
-        """The best documents for a query, with what each stage says of them.
+        """The best documents for a query, with their rank and score in each stage.
 
-        With `explain`, and a stage of late interaction, a hit has the words that matched, marked in its snippet.
-        With a `budget` of milliseconds, the last stage that ends in time answers; it is the last one of a hit's stages.
-        Raises UserError for a query without text, and if the pipeline is not fitted.
+        With `explain`, hits have the words that late interaction matched, marked in the snippet. With a `budget` of
+        milliseconds, the last stage that ends in time answers; it is the last one of a hit's `stages`. Raises UserError
+        for a query without text, and if the pipeline is not fitted.
         """
         return search(self.fitted, query, top, budget, explain)
 
     def save(self, folder: str | Path) -> None:
-        """Writes a fitted pipeline into a folder, which it replaces if that has a pipeline."""
+        """Writes a fitted pipeline into a folder; a pipeline in the folder is replaced."""
         check_place(Path(folder))
         save_fitted(self.fitted, Path(folder))
 

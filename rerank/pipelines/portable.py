@@ -1,4 +1,4 @@
-"""A pipeline's folder that another machine can use: with the collection, its index and vectors, and the encoders."""
+"""Portable pipelines: the folder has the collection, its index and vectors, and the encoders, for another machine."""
 
 import json
 import re
@@ -16,11 +16,15 @@ from rerank.pipelines.stages.world import World
 from rerank.utils.files import short_hash
 from rerank.utils.progress import progress
 
-DOCUMENTS, ENCODERS = "documents", "encoders"
+DOCUMENTS = "documents"
+"""The folder with the copied collection, in BEIR's layout."""
+
+ENCODERS = "encoders"
+"""The folder with the copied models."""
 
 
 def models_of(stages: Mapping[str, Stage]) -> list[str]:
-    """The names of the models that stages take as they are: encoders, and cross-encoders that no judgment trains."""
+    """The names of the models that stages use without training: bi-encoders, and cross-encoders with trained=False."""
     found = set()
     for settings in stages.values():
         model = getattr(settings, "encoder", None)
@@ -30,7 +34,7 @@ def models_of(stages: Mapping[str, Stage]) -> list[str]:
 
 
 def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[str, str]:
-    """Copies what the stages need into a pipeline's folder; returns the name of each model -> its folder therein."""
+    """Copies the files that the stages need into a pipeline's folder; returns model name -> its folder there."""
     from rerank.models.hub import encoder_folder  # loads torch
 
     texts, places, made = world.texts, {}, []
@@ -54,23 +58,23 @@ def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[
     with_rm3 = {settings.rm3 for settings in stages.values() if isinstance(settings, BM25Stage)}
     made += [world.index_with_words if rm3 else world.index for rm3 in sorted(with_rm3)]
     for path in made:
-        if path.is_relative_to(world.folder.path):  # an index of another place is built again of the documents
+        if path.is_relative_to(world.folder.path):  # an index elsewhere is rebuilt from the documents
             copy = folder / path.relative_to(world.folder.path)
             shutil.copytree(path, copy, ignore=shutil.ignore_patterns("*.lock"))
     return places
 
 
 def is_portable(folder: Path) -> bool:
-    """Whether the folder has the documents."""
+    """Whether a pipeline's folder has the documents."""
     return (folder / DOCUMENTS).is_dir()
 
 
 @dataclass(frozen=True)
 class _KeptSource:
-    """A source of copied documents, queries and judgments, under the name and the fingerprint of the original.
+    """A copied collection, with the name and the fingerprint of the original.
 
-    What was made of the original documents, which its fingerprint names, so serves the copy. See `Source` for the other
-    attributes.
+    So the copy can use the index and the vectors of the original, whose names have its fingerprint. See `Source` for
+    the other attributes.
     """
 
     copy: Source
@@ -82,5 +86,5 @@ class _KeptSource:
 
 
 def kept_collection(folder: Path, name: str, fingerprint: str) -> Collection:
-    """What a portable folder has of its collection, with the name and the fingerprint of the original."""
+    """The collection in a portable folder, with the name and the fingerprint of the original."""
     return Collection(_KeptSource(open_source(str(folder / DOCUMENTS)), name, fingerprint))

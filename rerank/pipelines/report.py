@@ -1,4 +1,4 @@
-"""`rerank report` of a pipeline's folder: an HTML page that shows its evidence."""
+"""`rerank report` for a pipeline's folder: an HTML page with its evidence."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,11 +13,11 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import check_output, write_text
 
 SHOWN = 20
-"""The queries that won most, and that lost most."""
+"""Most queries in the table of gains, and in that of losses."""
 
 
 def write_pipeline_report(folder: Path, out: Path | None = None) -> Path:
-    """Writes the page of a fitted pipeline, and returns the file: report.html beside the folder by default.
+    """Writes the page of a fitted pipeline and returns the file; the default is <folder>-report.html beside the folder.
 
     Raises UserError for a folder without evidence, and if `out` cannot be written.
     """
@@ -30,8 +30,8 @@ def write_pipeline_report(folder: Path, out: Path | None = None) -> Path:
     figures = [_figure("What each stage reaches", "Mean and 95 % interval.", _draw_ladder, record)]
     figures.append(_figure("Gain against cost", "Milliseconds of a query up to each stage.", _draw_cost, record))
     table = replace(as_table(record), notes=(limits(record),))
-    parts = {"name": name, "table": table, "figures": figures, "queries": _queries(record)}
-    write_text(out, render_page("pipeline.html", **parts))
+    shown = {"name": name, "table": table, "figures": figures, "queries": _queries(record)}
+    write_text(out, render_page("pipeline.html", **shown))
     return out
 
 
@@ -44,7 +44,7 @@ def _figure(title: str, caption: str, draw: Any, record: Mapping[str, Any]) -> F
 
 
 def _draw_ladder(figure: Any, data: Mapping[str, Any]) -> None:
-    """A point with its interval for each stage, the first one above."""
+    """Draws the mean and its interval for each stage, the first stage at the top."""
     axes = figure.subplots()
     for place, row in enumerate(data["rows"]):
         error = 1.96 * (row["se"] or 0)
@@ -54,7 +54,7 @@ def _draw_ladder(figure: Any, data: Mapping[str, Any]) -> None:
 
 
 def _draw_cost(figure: Any, data: Mapping[str, Any]) -> None:
-    """The stages that answer or are below: their means against their time."""
+    """Draws the mean of each timed stage against its time."""
     axes = figure.subplots()
     timed = [row for row in data["rows"] if row["ms"] is not None]
     axes.plot([row["ms"] for row in timed], [row["mean"] for row in timed], "o", color=SERIES[0])
@@ -65,7 +65,7 @@ def _draw_cost(figure: Any, data: Mapping[str, Any]) -> None:
 
 
 def _queries(record: Mapping[str, Any]) -> list[tuple[str, Rows]]:
-    """The queries that the chosen stage helps most, and hurts most, against the first stage."""
+    """The queries that `nested` helps and hurts most, compared with the first stage."""
     values = record["values"]
     first, answer = record["stages"][0]["name"], record["answer"]
     if first == answer or not values.get(first):

@@ -1,4 +1,4 @@
-"""Ranks a file of queries with a fitted pipeline, and writes the run (`rerank score`)."""
+"""`rerank score` with a fitted pipeline: ranks queries and writes the run."""
 
 import itertools
 from pathlib import Path
@@ -14,6 +14,7 @@ from rerank.utils.files import file_hash
 from rerank.utils.progress import log, progress
 
 QUERIES_AT_ONCE = 64
+"""Queries that are ranked together, which bounds the memory."""
 
 
 def score_queries(config: Config, folder: Path, out: Path) -> Path:
@@ -30,15 +31,15 @@ def score_queries(config: Config, folder: Path, out: Path) -> Path:
     taught = sum(bool(qrels.get(q)) and collection.queries.get(q) == text for q, text in queries.items())
     if taught:
         log.info(
-            f"{taught} of {len(queries)} queries taught the pipeline: its evidence (`rerank report {folder}`) says how "
-            "good it is, not this run"
+            f"{taught} of {len(queries)} queries trained the pipeline, so this run is no evidence of its quality; "
+            f"`rerank report {folder}` shows it"
         )
     unanswered = 0
     with new_file(out) as lines:
         left = iter(progress(queries.items(), len(queries), "ranking"))
-        while some := dict(itertools.islice(left, QUERIES_AT_ONCE)):
-            run = fitted.rank_all(some)[fitted.answer]
-            for query_id in some:
+        while chunk := dict(itertools.islice(left, QUERIES_AT_ONCE)):
+            run = fitted.rank_all(chunk)[fitted.answer]
+            for query_id in chunk:
                 if run.get(query_id):
                     lines.write(lines_of_query(out, query_id, run[query_id], tag).encode())
                 else:

@@ -1,4 +1,4 @@
-"""Selects the stage that answers by queries that taught the stages nothing."""
+"""Selects the stage that answers, on held-out queries."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from rerank.utils.progress import log
 
 @dataclass(frozen=True)
 class Selected:
-    """The stage that answers, and the values of held-out queries by which it was selected.
+    """The stage that answers, and the measure on held-out queries.
 
-    `values` are name of the stage -> its values by query, {} without judgments. `nested` has the values of the stage
-    that the other parts' queries selected.
+    values: name of a stage -> its values by query; {} without judgments.
+    nested: for each query, the value of the stage that the queries of the other parts selected.
     """
 
     answer: str
@@ -26,22 +26,24 @@ class Selected:
 
 
 def select(fitting: CrossFitting, tested: Sequence[str], allowed: Sequence[str], measure: str) -> Selected:
-    """Ranks the queries of the tested parts by all stages, and selects one of those `allowed` (`choose`).
+    """Ranks the queries of the tested parts by all stages, and selects one of the `allowed` stages (see `choose`).
 
-    The queries of all other parts select the stage that answers for a part. The queries of all tested parts select the
-    stage that answers in the end; a single tested part does not, as no other query would be left to measure it.
-    Without a tested part the last stage answers.
+    For each part, the queries of the other parts select a stage, whose values are `nested`. The queries of all tested
+    parts select the stage that answers. If only one part is tested, its queries do not select, as no others are left to
+    measure the choice. Without a tested part, the last stage answers.
     """
     stages = fitting.stages
     costly = [
-        name for name in stages if any(one.kind == CrossEncoderStage.kind for one in prefix(stages, name).values())
+        name
+        for name in stages
+        if any(settings.kind == CrossEncoderStage.kind for settings in prefix(stages, name).values())
     ]
     values: dict[str, dict[str, float]] = {name: {} for name in stages if tested}
     nested, answer = dict[str, float](), allowed[-1]
     for part in tested:
         own = {name: _values(fitting, name, part, frozenset({part}), measure) for name in stages}
         answer = choose({name: _inner_values(fitting, name, part, measure) for name in allowed}, costly)
-        log.info(f"part {part}: the other queries choose {answer}")
+        log.info(f"part {part}: the queries of the other parts choose {answer}")
         nested |= own[answer]
         for name in stages:
             values[name] |= own[name]
@@ -51,21 +53,25 @@ def select(fitting: CrossFitting, tested: Sequence[str], allowed: Sequence[str],
 
 
 def choose(values: Mapping[str, Values], costly: Collection[str] = ()) -> str:
-    """The last stage, unless one of the others is ahead of it by more than 1.5 standard errors; then the best of these.
+    """Takes the last stage unless another beats it by 1.5 standard errors; then the best of these.
 
-    `values` are name -> the values of its ranking by query, in the order of the stages; of equal stages the first is
-    taken. The differences are those over the queries that both have. So chance does not choose among stages that are
-    alike, as it does with the best mean of a few queries. A stage of `costly`, one with a cross-encoder, takes many
-    times as long for a query: it is taken only if it is ahead of the best of the others.
+    `values` are name of a stage -> its values by query, in the order of the stages; of equal stages the first is taken.
+    Differences are over the queries that both have. The margin keeps chance from choosing among similar stages, as the
+    best mean of a few queries would. A `costly` stage (with a cross-encoder) is many times slower: it is taken only if
+    it beats the best other stage by the same margin.
     """
-    cheap = {name: of for name, of in values.items() if name not in costly}
+    cheap = {name: by_query for name, by_query in values.items() if name not in costly}
     chosen = next(iter(values))
     if cheap:
         last = list(cheap.values())[-1]
-        good = {name: fmean(of.values()) for name, of in cheap.items() if of == last or is_ahead(of, last)}
+        good = {
+            name: fmean(by_query.values())
+            for name, by_query in cheap.items()
+            if by_query == last or is_ahead(by_query, last)
+        }
         chosen = max(good, key=good.__getitem__)
-    for name, of in values.items():
-        if name in costly and is_ahead(of, values[chosen]):
+    for name, by_query in values.items():
+        if name in costly and is_ahead(by_query, values[chosen]):
             chosen = name
     return chosen
 
@@ -75,9 +81,9 @@ def _values(fitting: CrossFitting, name: str, part: str, without: frozenset[str]
 
 
 def _inner_values(fitting: CrossFitting, name: str, tested: str, measure: str) -> dict[str, float]:
-    """The values of the other parts' queries by stages that learned from neither them nor the tested part.
+    """The values of the other parts' queries by stages that learned neither from them nor from the tested part.
 
-    Of a stage that is fitted once a fold, they are those of the validation queries.
+    For a stage that is fitted once a part, only the values of the validation queries.
     """
     if fitting.is_expensive(name):
         without = frozenset({tested})

@@ -1,6 +1,7 @@
-"""The task of a small model on inputs that are kept: the vectors of a bi-encoder, or the scores of stages."""
+"""The task of a small model, whose inputs are cached vectors of a bi-encoder or scores of stages."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ from torch import nn
 
 from rerank.batches.batch import Batch, make_batch
 from rerank.batches.sampling import epoch_lists
-from rerank.config import ListsSettings, TrainingSettings
+from rerank.config import Config
 from rerank.data.embeddings import EmbeddingStore
 from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
 from rerank.experiments.fold_lists import in_first_order, judgments_of, measured_candidates, trainable_candidates
@@ -20,15 +21,18 @@ from rerank.models.scoring import make_run, pairs_of
 from rerank.training.task import Split
 
 WEIGHTS = "weights.pt"
-Inputs = Callable[[Sequence[Candidates]], Any]  # those of a model for some lists
+"""The file of a checkpoint."""
+
+Inputs = Callable[[Sequence[Candidates]], Any]
+"""Lists -> the inputs of a model for them."""
 
 
 def pair_vectors(
     lists: Sequence[Candidates], encoder: BiEncoder, documents: EmbeddingStore, queries: Mapping[str, np.ndarray]
 ) -> VectorPairs:
-    """The vectors of the lists' queries, query_id to (dimensions,), and of the passages of their documents."""
+    """The vectors of the lists' queries, and of the passages of their documents; `queries`: (dimensions,) by id."""
     doc_ids = [doc_id for found in lists for doc_id in found.doc_ids]
-    of_list = np.repeat(np.arange(len(lists)), [len(found.doc_ids) for found in lists])
+    list_of = np.repeat(np.arange(len(lists)), [len(found.doc_ids) for found in lists])
     known, offsets = documents.numbers(doc_ids), documents.offsets
     rows_of = {doc_id: range(offsets[number], offsets[number + 1]) for doc_id, number in known.items()}
     found = [(row, place) for place, doc_id in enumerate(doc_ids) for row in rows_of.get(doc_id, ())]
@@ -36,14 +40,16 @@ def pair_vectors(
     return VectorPairs(
         compared(torch.from_numpy(np.stack([queries[found.query_id] for found in lists])), encoder),
         compared(torch.from_numpy(np.take(documents.vectors, rows, axis=0)), encoder),
-        torch.from_numpy(of_list[places]),
+        torch.from_numpy(list_of[places]),
         torch.from_numpy(places),
         len(doc_ids),
     )
 
 
-def score_lists(model: nn.Module, inputs: Inputs, lists: Sequence[Candidates], weight: float, device: Any) -> Run:
-    """The run of these candidates, with their standardised first-stage scores times `weight` added."""
+def score_lists(
+    model: nn.Module, inputs: Inputs, lists: Sequence[Candidates], weight: float, device: torch.device
+) -> Run:
+    """The run of these candidates: the model's scores plus `weight` × standardised first-stage scores."""
     model.eval()
     with torch.inference_mode():
         scores = [score for found in lists for score in model(inputs([found]).to(device)).tolist()]
@@ -51,19 +57,32 @@ def score_lists(model: nn.Module, inputs: Inputs, lists: Sequence[Candidates], w
 
 
 class WeightedSum(nn.Module):
-    """The weighted sum of the features of a document; the weights, (features,), are 0 at first."""
+    """The weighted sum of the features of a document; the weights, (features,), are initially 0."""
 
     def __init__(self, features: int) -> None:
         super().__init__()
         self.weights = nn.Parameter(torch.zeros(features))
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """(documents,) float32, of (documents, features)."""
+        """(documents,) float32 scores of (documents, features)."""
         return (inputs * self.weights).sum(1)
 
 
+@dataclass(frozen=True)
+class SmallModel:
+    """A model and its use: `inputs` of lists, `weight` of the first-stage score, `prepare` before the training."""
+
+    model: nn.Module
+    inputs: Inputs
+    weight: float
+    prepare: "Callable[[SmallModelTask], None] | None" = None
+
+
 class SmallModelTask:
-    """A fold of text and a small model; `weight` is that of the first stage's score. See `training.task.Task`."""
+    """A fold of text and a small model; see `training.task.Task`. Raises UserError if there is nothing to learn from.
+
+    `config` has the settings of lists and of the training.
+    """
 
     judged_splits: ClassVar[tuple[Split, ...]] = ("train", "valid")
     memory: ClassVar[None] = None  # a step is a product of small matrices
@@ -73,21 +92,18 @@ class SmallModelTask:
         fold: Fold,
         candidates: Mapping[str, Candidates],
         qrels: Judgments,
-        model: nn.Module,
-        inputs: Inputs,
-        lists: ListsSettings,
-        training: TrainingSettings,
-        weight: float,
+        small: SmallModel,
+        config: Config,
         device: torch.device,
     ) -> None:
-        self.fold, self._qrels, self.inputs, self.device = fold, qrels, inputs, device
-        self.drawn, self.training, self.weight = lists, training, weight
+        self.fold, self._qrels, self.inputs, self.device = fold, qrels, small.inputs, device
+        self.drawn, self.training, self.weight = config.lists, config.training, small.weight
         self.lists: dict[Split, Sequence[Candidates]] = {
             "valid": measured_candidates("valid", fold, candidates, qrels),
             "train": trainable_candidates(fold, candidates, show=False),
         }
-        self.model = model.to(device)
-        self.model.first_stage_weight = weight  # type: ignore[assignment]
+        self.model = small.model.to(device)
+        self.model.first_stage_weight = small.weight  # type: ignore[assignment]
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         return [{"params": list(self.model.parameters()), "lr": self.training.head_lr}]

@@ -1,4 +1,4 @@
-"""A fitted pipeline as a PyTerrier transformer. PyTerrier is optional: `pip install python-terrier`."""
+"""A fitted pipeline as a PyTerrier transformer; PyTerrier is optional (`pip install python-terrier`)."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from rerank.pipelines.folder import load_fitted
 
 
 def open_artifact(path: str) -> Any:
-    """The transformer of a fitted pipeline's folder, as `pyterrier.Artifact.load` opens it."""
+    """Opens a fitted pipeline's folder as a transformer; `pyterrier.Artifact.load` calls it."""
     return make_transformer(load_fitted(Path(path)))
 
 

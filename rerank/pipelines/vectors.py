@@ -1,4 +1,4 @@
-"""What bi-encoders make of a collection's documents, kept in its folder: vectors, or codes of tokens."""
+"""Vectors and codes of tokens of a collection's documents, made by bi-encoders and cached in its folder."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -23,17 +23,24 @@ if TYPE_CHECKING:
     from rerank.models.bi_encoder import BiEncoder
     from rerank.models.late_interaction import TokenEncoder
 
-WEIGHTS = "weights"  # of word pieces
-TOKENS = "tokens"  # the folder of the codes, beside those of the vectors by the same encoder
-MOST_COUNTED, DOCUMENTS_AT_ONCE = 50_000, 64
-"""Documents whose word pieces are counted, at most, at equal distances in the collection; those encoded together."""
+WEIGHTS = "weights"
+"""The array with the weights of word pieces."""
+
+TOKENS = "tokens"
+"""The folder of the codes of tokens, beside the folders of the vectors by the same encoder."""
+
+MOST_COUNTED = 50_000
+"""Most documents whose word pieces are counted, at equal distances in the collection."""
+
+DOCUMENTS_AT_ONCE = 64
+"""Documents that are tokenised together."""
 
 
 def open_vectors(encoder: "BiEncoder", collection: Collection, folder: CollectionFolder) -> EmbeddingStore:
-    """The vectors of a collection's documents, made unless `folder` has them.
+    """The vectors of a collection's documents, read from `folder` or made.
 
-    If it has those of earlier documents, only documents that are new or have another text are encoded. Raises UserError
-    for an encoder with another similarity than cosine and product, and if there is no document with text.
+    If the folder has vectors of earlier documents, only new and changed documents are encoded. Raises UserError for an
+    encoder whose similarity is neither the cosine nor the dot product, and if no document has text.
     """
     if encoder.compares not in (COSINE, DOT):
         raise UserError(
@@ -43,21 +50,21 @@ def open_vectors(encoder: "BiEncoder", collection: Collection, folder: Collectio
     earlier = max(place.parent.glob(f"{'?' * 16}/{RECORD}"), key=lambda file: file.stat().st_mtime, default=None)
     kept = earlier.parent if earlier else None
     if kept and not place.is_dir():
-        log.info(f"{place.parent}: the documents have changed: new ones, and those with another text, are embedded")
+        log.info(f"{place.parent}: the documents have changed; new and changed ones are embedded")
     encode, is_cosine = encoder.encode_documents, encoder.compares == COSINE
     return open_embeddings(place, collection.documents, collection.count(), encode, is_cosine, kept)
 
 
 def vectors_folder(encoder: "BiEncoder", collection: Collection, folder: CollectionFolder) -> Path:
-    """Where the vectors are: the names are hashes of the encoder and of the documents."""
+    """The folder of the vectors, named by hashes of the encoder and of the documents."""
     return folder.embeddings / short_hash(encoder.hash, encoder.max_tokens) / short_hash(collection.fingerprint)
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What documents are compared with: the tokens of a query, or the groups of another document's tokens.
+    """The vectors that documents are compared with: the tokens of a query, or the groups of a document's tokens.
 
-    `vectors` are (tokens, dimensions), `weights` (tokens,); `scores` has the score of each document compared so far.
+    vectors: (tokens, dimensions); weights: (tokens,); scores: a cache, doc_id -> score.
     """
 
     vectors: np.ndarray
@@ -67,7 +74,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class LateInteraction:
-    """An encoder of tokens, the store of the codes of documents, and (pieces,) the weights of word pieces."""
+    """A token encoder, the store of the codes of documents, and (pieces,) the weights of word pieces."""
 
     encoder: "TokenEncoder"
     collection: Collection
@@ -77,7 +84,7 @@ class LateInteraction:
     _kept: dict[tuple[str, str], Compared] = field(default_factory=dict, repr=False)
 
     def add(self, doc_ids: Sequence[str]) -> None:
-        """Encodes those of the documents that the store does not have."""
+        """Encodes the documents that the store does not have yet."""
         from rerank.models.late_interaction import to_codes
 
         missing = [doc_id for doc_id in doc_ids if doc_id not in self.store]
@@ -86,9 +93,9 @@ class LateInteraction:
             self.store.add(texts, lambda text: to_codes(self.encoder.document(text), self.rotation))
 
     def scores(self, query: str, doc_ids: Sequence[str], keep: bool = False) -> list[float]:
-        """The weighted MaxSim of a query and each of some documents, which were added.
+        """The weighted MaxSim of a query and each document; the documents must have been added.
 
-        To `keep` it in memory is for cross-fitting, which ranks a query once for each ranking of the stages below.
+        `keep` caches the scores in memory, for cross-fitting, which ranks a query several times.
         """
 
         def encode() -> Compared:
@@ -98,9 +105,9 @@ class LateInteraction:
         return self._scores(("query", query), encode, doc_ids, keep)
 
     def similarities(self, doc_id: str, doc_ids: Sequence[str], keep: bool = False) -> list[float]:
-        """The weighted MaxSim of the groups of a document's tokens and each of some documents, which were added.
+        """The weighted MaxSim of the groups of a document's tokens and each document; all must have been added.
 
-        0 for an encoder that is trained for late interaction. See `rerank.models.late_interaction.groups_of_tokens`.
+        0 for an encoder that was trained for late interaction. See `rerank.models.late_interaction.groups_of_tokens`.
         """
         from rerank.models.late_interaction import groups_of_tokens
 
@@ -130,9 +137,9 @@ class LateInteraction:
         return [compared.scores[doc_id] for doc_id in doc_ids]
 
     def matches(self, query: str, documents: Sequence[Document]) -> list[dict[str, str]]:
-        """For each document: words of a query, each with the word of the document that its pieces are most similar to.
+        """For each document: word of the query -> the most similar word of the document.
 
-        {} where there are no tokens, and for a model that is trained for late interaction.
+        {} for a document without tokens, and for a model that was trained for late interaction.
         """
         from rerank.models.late_interaction import nearest_tokens
 
@@ -152,7 +159,7 @@ class LateInteraction:
 
 
 def open_late_interaction(encoder: "TokenEncoder", collection: Collection, folder: CollectionFolder) -> LateInteraction:
-    """The late interaction of an encoder, with the documents of a collection."""
+    """Opens the codes and the weights of a collection for a token encoder."""
     from rerank.models.late_interaction import rotation_of
 
     place = vectors_folder(encoder.encoder, collection, folder).parent / TOKENS
@@ -166,7 +173,7 @@ def open_late_interaction(encoder: "TokenEncoder", collection: Collection, folde
 
 
 def _weights(encoder: "TokenEncoder", collection: Collection, folder: Path) -> np.ndarray:
-    """(pieces,) float32: the weights of word pieces by the documents that have them, which are kept in `folder`."""
+    """(pieces,) float32: the inverse document frequency of word pieces, cached in `folder`."""
 
     def fill(writer: StoreWriter) -> None:
         if writer.items:
@@ -174,8 +181,8 @@ def _weights(encoder: "TokenEncoder", collection: Collection, folder: Path) -> n
         frequencies, counted = np.zeros(encoder.vocabulary, np.int64), 0
         total = collection.count()
         step = -(-total // MOST_COUNTED) or 1
-        some = itertools.islice(collection.documents(), 0, None, step)
-        left = iter(progress(some, -(-total // step), "counting word pieces"))
+        sample = itertools.islice(collection.documents(), 0, None, step)
+        left = iter(progress(sample, -(-total // step), "counting word pieces"))
         while chunk := [document.text for document in itertools.islice(left, DOCUMENTS_AT_ONCE)]:
             counted += len(chunk)
             for pieces in encoder.pieces(chunk):

@@ -21,7 +21,7 @@ from tests.support.small_collection import failed, write_qrels
 from tests.support.small_world import WORDS
 
 FOLDER = Path("p")
-FAR = "what to expect for new topics"
+FAR = "as to be expected for new topics"
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_table_and_page_show_far_gains_and_how_many_queries_taught_a_part(topics
         assert f"  {row['gain']:+.4f}  [{row['low']:+.4f}, {row['high']:+.4f}]  " in line
     assert {row["name"]: row["trained_on"] for row in evidence["stages"]} == {"bm25": 0, "neighbours": 12}
     assert "Parts are drawn at random: the means hold for queries like the judged ones." in out
-    assert f"far: the gain on the third of the queries least like any that taught: {FAR}. p is not corrected for" in out
+    assert f"least similar to the training queries, {FAR}. p is not corrected for" in out
     error = mean_and_error([evidence["values"]["neighbours"][q] - evidence["values"]["bm25"][q] for q in topics])[1]
     said = f"3 queries a part: differences below {1.96 * error:.1g} cannot be told from chance"
     assert err.splitlines()[-1] == said
@@ -98,7 +98,7 @@ def test_a_published_split_says_that_its_parts_are_not_drawn(topics, capsys):
     write_qrels(Path("towns/qrels/test.tsv"), range(5))
     main(["fit", "towns", "--encoder", "none", "--out", "p"])
     out, err = capsys.readouterr()
-    assert "Parts are those of the collection" in out
+    assert "Parts are the folds of the collection" in out
     assert "Parts are drawn" not in out
     assert err.splitlines()[-1].startswith("5 test queries: ")
     assert read_evidence(FOLDER)["stages"][1]["trained_on"] == 10
@@ -112,14 +112,14 @@ def test_without_judgments_the_last_line_says_what_is_unknown(judged, said, topi
         write_qrels(Path("towns/qrels/test.tsv"), range(judged))
     main(["fit", "towns", "--encoder", "none", "--out", "p"])
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line == f"{said}: what a stage gains, and which is the best, is unknown; 6 or more would show it"
+    assert line == f"{said}: the gains of the stages, and the best stage, are unknown; expected 6 or more"
     assert {row["far"] for row in read_evidence(FOLDER)["stages"]} == {None}
 
 
 def test_stages_that_rank_alike_are_not_told_apart(topics, capsys):
     write_qrels(Path("towns/qrels/test.tsv"), range(9), relevant=())
     main(["fit", "towns", "--encoder", "none", "--out", "p"])
-    assert capsys.readouterr().err.splitlines()[-1] == "2 queries a part: no stage differs from those below it"
+    assert capsys.readouterr().err.splitlines()[-1] == "2 queries a part: no stage differs from the stages below it"
 
 
 def test_votes_on_an_older_scale_are_refused_and_fitted_again(here, the_last_stage_answers, monkeypatch, capsys):

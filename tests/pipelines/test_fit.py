@@ -170,7 +170,7 @@ def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bytes(here, monkeypat
 def test_the_same_inputs_are_not_fitted_again_and_others_are(here, caplog):
     before = (FOLDER / "manifest.json").read_bytes()
     rerank.fit("towns", pipeline())
-    assert "is fitted on these judgments and documents already" in caplog.text
+    assert "is already fitted on these judgments and documents" in caplog.text
     assert (FOLDER / "manifest.json").read_bytes() == before
     judgments_turned({QUERY})
     rerank.fit("towns", pipeline())
@@ -239,12 +239,12 @@ def test_a_portable_folder_needs_neither_the_collection_nor_the_encoder(here, in
         (
             "towns/corpus.jsonl",
             '{"_id": "new", "text": "new"}',
-            r"fitted on other documents than those of .*towns now; ",
+            r"the documents of .*towns have changed since the fit; ",
         ),
         (
             "encoder/vocab.txt",
             "new",
-            r"fitted with other files of the encoder encoder than those of now; run `rerank fit`",
+            r"the files of the encoder encoder have changed since the fit; run `rerank fit`",
         ),
     ],
 )
@@ -263,9 +263,9 @@ def test_the_command_prints_the_table_and_the_folder_scores_and_searches(here, c
     Path("topics.tsv").write_text("new\tgood\n")
     main(["score", str(FOLDER), "--queries", "topics.tsv", "--out", "new.run"])
     assert read_run("new.run").keys() == {"new"}
-    assert "taught the pipeline" not in capsys.readouterr().err
+    assert "trained the pipeline" not in capsys.readouterr().err
     main(["score", str(FOLDER), "--out", "judged.run"])
-    assert "15 of 15 queries taught the pipeline" in capsys.readouterr().err
+    assert "15 of 15 queries trained the pipeline" in capsys.readouterr().err
     main(["search", str(FOLDER), "good", "--top", "2", "--explain"])
     head, *lines = capsys.readouterr().out.splitlines()
     assert any(line.strip().startswith("matched: good → ") for line in lines)
@@ -299,15 +299,15 @@ def test_the_report_shows_the_stages_and_verify_computes_the_means_again(here, c
 
 
 def test_mistakes_are_one_line(here, capsys):
-    assert "--encoder none takes BM25 alone" in failed(capsys, "fit", "towns", "--encoder", "no/such")
+    assert "--encoder none takes only BM25" in failed(capsys, "fit", "towns", "--encoder", "no/such")
     assert "towns: exists and is no pipeline" in failed(capsys, "fit", "towns", "--out", "towns", "--encoder", "none")
     assert "./nowhere: no such file or folder" in failed(capsys, "fit", "./nowhere")
     for command in (["score", "--out", "x.run"], ["search", "good"]):
         for flag, value in (("--collection", "towns"), ("--first-stage.k1", "1.5"), ("--first-stage.depth", "20")):
             said = failed(capsys, command[0], str(FOLDER), *command[1:], flag, value)
-            assert re.search(f"{flag} [0-9a-z.]+: of no effect: {FOLDER} has its own settings; leave it out", said)
+            assert re.search(f"{flag} [0-9a-z.]+: has no effect: {FOLDER} has its own settings; leave it out", said)
     run = "runs/towns/bm25.run"
-    assert "of no effect with a pipeline" in failed(capsys, "score", str(FOLDER), run, "--out", "x.run")
+    assert "has no effect with a pipeline" in failed(capsys, "score", str(FOLDER), run, "--out", "x.run")
 
 
 def test_bm25_alone_needs_no_encoder(here, capsys):

@@ -66,7 +66,7 @@ MISTAKES = {
     + '[stages.f]\nkind = "feedback"\nof = []\nencoder = "e"': "of: is missing; expected the name of a stage",
     BM25_TABLE + '[stages.f]\nkind = "fusion"\nof = ["bm25", "bm25"]': "stage f: of bm25, bm25: .*named twice",
     BM25_TABLE + DENSE_TABLE + '[stages.a]\nkind = "cross-encoder"\nof = ["bm25", "dense"]': "expected one stage",
-    BM25_TABLE + RE_RANKED + 'training.lists = "lists.jsonl"': "training.lists lists.jsonl: of no effect",
+    BM25_TABLE + RE_RANKED + 'training.lists = "lists.jsonl"': "training.lists lists.jsonl: has no effect",
     BM25_TABLE + RE_RANKED + 'training.measure = "nDGC"': r"stage a: .*unknown 'nDGC' \(did you mean nDCG",
     BM25_TABLE + RE_RANKED + 'loss.name = "margin_mse"': "margin_mse: learns from a teacher's scores",
     '[stages.a]\nkind = "fusion"\nof = ["b", "c"]\n[stages.b]\nkind = "fusion"\nof = ["a", "c"]\n'
@@ -113,10 +113,10 @@ def test_operators_give_the_pipeline_that_names_its_stages():
 @pytest.mark.parametrize(
     ("compose", "expected"),
     [
-        (lambda: BM25Stage() >> DenseStage(), ">> dense: expected a stage that ranks what another one has found"),
-        (lambda: BM25Stage() >> CrossEncoderStage("bm25"), ">> cross-encoder: has of = 'bm25' already; leave it out"),
+        (lambda: BM25Stage() >> DenseStage(), ">> dense: expected a stage that re-ranks the documents of another one"),
+        (lambda: BM25Stage() >> CrossEncoderStage("bm25"), ">> cross-encoder: already has of = 'bm25'; leave it out"),
         (lambda: CrossEncoderStage() >> FeedbackStage(), "cross-encoder: has no stage below it; put one before it"),
-        (lambda: BM25Stage() + 3, "3: is no stage; expected the settings of one, such as BM25Stage()"),
+        (lambda: BM25Stage() + 3, "3: is no stage; expected settings such as BM25Stage()"),
         (lambda: Pipeline(bm25=BM25Stage(), answer=CrossEncoderStage()), "stage answer: of: is missing; expected"),
     ],
 )

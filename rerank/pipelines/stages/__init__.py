@@ -1,6 +1,6 @@
 """The stages of a pipeline: each turns queries, and the rankings of the stages below it, into a ranking.
 
-A module of this package that registers its settings with `@stage` needs no other change.
+A new stage is a module of this package that registers its settings with `@stage`; nothing else changes.
 """
 
 from rerank.pipelines.stages.bm25 import BM25Stage

@@ -19,25 +19,35 @@ from rerank.utils.parameters import Whole, at_least, between
 from rerank.utils.progress import progress
 
 FILE = "bm25.json"
-K1, B = (0.6, 0.9, 1.2, 1.6, 2.0, 3.0), (0.2, 0.4, 0.6, 0.75, 0.9)
-"""The values that are tried."""
+"""The file with the tuned k1 and b."""
+
+K1 = (0.6, 0.9, 1.2, 1.6, 2.0, 3.0)
+"""The values of k1 that are tried."""
+
+B = (0.2, 0.4, 0.6, 0.75, 0.9)
+"""The values of b that are tried."""
+
 TUNED_DEPTH = 100
-"""Documents of a query in the rankings that choose."""
+"""Documents of a query in the rankings that tune k1 and b."""
 
 
 @stage
 @dataclass(frozen=True)
 class BM25Stage(Composable):
-    """Retrieves documents by the words of the query (`rerank.retrieval.bm25`)."""
+    """Retrieves documents by the words of the query (`rerank.retrieval.bm25`).
+
+    >>> BM25Stage(k1=1.2, b=0.75).learns, BM25Stage(tune=True).learns
+    ('nothing', 'cheaply')
+    """
 
     k1: Annotated[float, between(0, 10**6)] = 0.9
     """BM25's k1."""
     b: Annotated[float, between(0, 1)] = 0.4
     """BM25's b."""
     tune: bool = False
-    """Whether judgments choose k1 and b: of the almost best values, the nearest to those that are set."""
+    """Whether judgments tune k1 and b: of the almost best values, those nearest to `k1` and `b`."""
     rm3: bool = False
-    """Whether words of the best ten documents are added to the query, by Pyserini's RM3."""
+    """Whether words of the ten best documents are added to the query, by Pyserini's RM3."""
     depth: Annotated[Whole, at_least(1)] = 1000
     """Documents of a query."""
     kind: ClassVar[str] = "bm25"
@@ -45,14 +55,14 @@ class BM25Stage(Composable):
 
     @property
     def learns(self) -> Learns:
-        """Cheaply if judgments choose k1 and b."""
+        """Cheaply if judgments tune k1 and b."""
         return "cheaply" if self.tune else "nothing"
 
     def unlearned(self) -> "BM25Stage":
         return replace(self, tune=False)
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "BM25Ranker":
-        """Builds the index, unless the world has it, and chooses k1 and b on the judged queries of the fold."""
+        """Builds the index, unless it exists, and tunes k1 and b on the judged queries of the fold."""
         qrels = world.collection.qrels
         judged = [query_id for query_id in (*fold.train, *fold.valid) if qrels.get(query_id)] if self.tune else []
         if not judged:
@@ -64,7 +74,7 @@ class BM25Stage(Composable):
         queries = {**world.queries, **{query_id: world.collection.queries[query_id] for query_id in judged}}
         values = []
         for settings in progress(tried, len(tried), "tuning BM25"):
-            run = world.runs.setdefault(settings, {})  # kept for the other fits
+            run = world.runs.setdefault(settings, {})  # cached for the fits on other parts
             missing = {query_id: text for query_id, text in queries.items() if query_id not in run}
             run |= {query_id: {} for query_id in missing} | BM25Ranker(settings, world, self._index(world)).rank(
                 missing, []
@@ -84,7 +94,7 @@ class BM25Stage(Composable):
 
 @dataclass(frozen=True)
 class BM25Ranker:
-    """Searches the index of a world with these settings."""
+    """Searches the index of a collection with these settings."""
 
     settings: BM25Stage
     world: World
@@ -92,12 +102,12 @@ class BM25Ranker:
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
         """The best documents of each query that has text."""
-        from rerank.retrieval.bm25 import Searcher  # starts Java when it is used
+        from rerank.retrieval.bm25 import Searcher  # starts Java at the first search
 
         settings, config = self.settings, self.world.config
         searcher = Searcher(self.index, settings.k1, settings.b, config.collection.language, settings.rm3)
         with_text = {query_id: text for query_id, text in queries.items() if text.strip()}
-        if len(with_text) == 1:  # without threads, and without a line in the log
+        if len(with_text) == 1:  # needs no threads and no line in the log
             found = {query_id: searcher.search_one(text, settings.depth) for query_id, text in with_text.items()}
             return {query_id: scores for query_id, scores in found.items() if scores}
         return searcher.search(with_text, settings.depth, config.first_stage.threads or None)

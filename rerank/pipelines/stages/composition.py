@@ -1,4 +1,4 @@
-"""Stages composed with `>>` and `+`, as in PyTerrier: named stages of which the last one answers."""
+"""Composes stages with `>>` and `+`, as in PyTerrier."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ FUSION = "fusion"
 
 
 class Composable:
-    """Gives the settings of a stage the operators `>>` (is ranked again by) and `+` (is fused with)."""
+    """Gives the settings of a stage the operators `>>` (is re-ranked by) and `+` (is fused with)."""
 
     def __rshift__(self, other: Any) -> "Stages":
         return _alone(self).__rshift__(other)
@@ -22,7 +22,7 @@ class Composable:
 
 
 class Stages(dict[str, Stage], Composable):
-    """Named stages, each after those below it; `rerank.Pipeline(stages)` checks them.
+    """Named stages, each after the stages below it, the last of which answers; `rerank.Pipeline(stages)` checks them.
 
     >>> from rerank.pipelines.stages import BM25Stage, CrossEncoderStage, DenseStage
     >>> list((BM25Stage() + DenseStage()) >> CrossEncoderStage(depth=20))
@@ -30,21 +30,21 @@ class Stages(dict[str, Stage], Composable):
     """
 
     def __rshift__(self, other: Any) -> "Stages":
-        """These stages, and above the last one a stage that re-ranks; raises UserError for one that retrieves."""
+        """These stages, with `other` on top of the last one; raises UserError if `other` does not re-rank."""
         if not (hasattr(other, "kind") and takes_stages(other)):
-            raise UserError(f">> {_shown(other)}: expected a stage that ranks what another one has found")
+            raise UserError(f">> {_shown(other)}: expected a stage that re-ranks the documents of another one")
         if other.of:
-            raise UserError(f">> {_shown(other)}: has of = {other.of!r} already; leave it out, as >> sets it")
+            raise UserError(f">> {_shown(other)}: already has of = {other.of!r}; leave it out, as >> sets it")
         name = list(self)[-1]
         of = name if isinstance(other.of, str) else (name,)
         return Stages(self | {_free_name(other.kind, self): replace(other, of=of)})
 
     def __add__(self, other: Any) -> "Stages":
-        """The stages of both, and above them the fusion of their last ones; a + b + c is one fusion of three."""
+        """The stages of both and the fusion of their last stages; a + b + c is one fusion of three."""
         right = other if isinstance(other, Stages) else _alone(other)
         joined, names = Stages(self), dict[str, str]()
         for name, stage in right.items():
-            renamed = tuple(names[one] for one in below(stage))
+            renamed = tuple(names[lower] for lower in below(stage))
             if renamed != below(stage):
                 stage = replace(stage, of=renamed[0] if isinstance(stage.of, str) else renamed)  # type: ignore[type-var]
             same = joined.get(name) == stage
@@ -60,11 +60,11 @@ class Stages(dict[str, Stage], Composable):
 
 
 def _alone(stage: Any) -> Stages:
-    """A stage by its kind; raises UserError for what is no stage, and for one that misses the stages below."""
+    """A stage, named by its kind; raises UserError if it is no stage, or needs stages below."""
     if isinstance(stage, Stages):
         return stage
     if not hasattr(stage, "kind"):
-        raise UserError(f"{_shown(stage)}: is no stage; expected the settings of one, such as BM25Stage()")
+        raise UserError(f"{_shown(stage)}: is no stage; expected settings such as BM25Stage()")
     if takes_stages(stage):
         raise UserError(f"{_shown(stage)}: has no stage below it; put one before it with >>")
     return Stages({stage.kind: stage})
@@ -73,7 +73,7 @@ def _alone(stage: Any) -> Stages:
 def _free_name(name: str, taken: Mapping[str, Any]) -> str:
     """The name, or name-2, name-3, … if it is taken."""
     names = (name if count == 1 else f"{name}-{count}" for count in range(1, len(taken) + 2))
-    return next(one for one in names if one not in taken)
+    return next(free for free in names if free not in taken)
 
 
 def _shown(stage: Any) -> str:

@@ -1,4 +1,4 @@
-"""The stage `cross-encoder`: the model that `rerank train` trains, or any that is trained already."""
+"""The stage `cross-encoder`: a model that is fine-tuned as by `rerank train`, or a trained one."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -22,16 +22,19 @@ if TYPE_CHECKING:
     from rerank.models.reranker import Reranker
 
 RankPassages = Callable[..., list[BestPassage]]
-"""What `Reranker.rank_passages` does: (query, texts, first_scores=) -> the texts, best first."""
+"""The signature of `Reranker.rank_passages`: (query, texts, first_scores=) -> the texts, best first."""
 
 
 @stage
 @dataclass(frozen=True)
 class CrossEncoderStage(Composable):
-    """Re-ranks the best documents of the stage below by a model that reads query and document together.
+    """Re-ranks the best documents of the stage below with a model that reads query and document together.
 
-    The model is fine-tuned as by `rerank train`, with the same settings, or taken as it is. Documents below `depth`
-    stay in their order.
+    The model is fine-tuned as by `rerank train`, with the same settings, or used without training. Documents below
+    `depth` keep their order.
+
+    >>> CrossEncoderStage("bm25", "cross-encoder/ms-marco-MiniLM-L6-v2", trained=False).learns
+    'nothing'
     """
 
     kind: ClassVar[str] = "cross-encoder"
@@ -40,7 +43,7 @@ class CrossEncoderStage(Composable):
     encoder: str | EncoderSettings = field(default_factory=EncoderSettings)
     """A Hugging Face encoder or cross-encoder: a hub name, a folder, or the settings of one."""
     trained: bool = True
-    """Whether the judgments train the model; it is taken as it is otherwise."""
+    """Whether the judgments fine-tune the model; otherwise it is used without training."""
     depth: Annotated[Whole, at_least(1)] = 50
     """Documents of a query that are ranked."""
     lists: ListsSettings = field(default_factory=ListsSettings)
@@ -52,7 +55,7 @@ class CrossEncoderStage(Composable):
 
     @property
     def learns(self) -> Learns:
-        """Expensively, unless the model is taken as it is."""
+        """Expensively if the model is fine-tuned."""
         return "expensively" if self.trained else "nothing"
 
     def check(self) -> None:
@@ -60,11 +63,11 @@ class CrossEncoderStage(Composable):
 
         expect_one_below(self)
         if file := self.training.lists:
-            raise UserError(f"training.lists {file}: of no effect: the judgments of the collection teach; leave it out")
+            raise UserError(f"training.lists {file}: has no effect: judgments of the collection are used; leave it out")
         check_training(self.config(Config()))
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "CrossEncoderRanker":
-        """Trains the task of `rerank train` on these queries, so that a fold of the same name gives the same model."""
+        """Trains the task of `rerank train` on these queries; a fold with the same name gives the same model."""
         if not self.trained:
             return self.open(world, folder)
         from rerank.experiments.text_task import TextDataset, TextTask  # these load torch
@@ -90,7 +93,7 @@ class CrossEncoderStage(Composable):
         return CrossEncoderRanker(self, world, open_reranker(config, checkpoint), checkpoint)
 
     def config(self, shared: Config) -> Config:
-        """The settings as those of an experiment; those that all stages share are given."""
+        """The settings of an experiment: those of this stage, and the `shared` ones of all stages."""
         return Config(
             collection=shared.collection,
             first_stage=replace(shared.first_stage, depth=self.depth),
@@ -106,7 +109,7 @@ class CrossEncoderStage(Composable):
 class CrossEncoderRanker:
     """Ranks with a trained model, which was opened from `checkpoint`.
 
-    `rank_elsewhere` ranks the documents of a single query in the place of the model, as the thread of a server does.
+    `rank_elsewhere`, if given, replaces the model for single queries: a server's function that batches requests.
     """
 
     settings: CrossEncoderStage
@@ -116,7 +119,7 @@ class CrossEncoderRanker:
     rank_elsewhere: RankPassages | None = None
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
-        """The documents of the stage below; the first `depth` of them are scored, and come first."""
+        """The documents of the stage below; the first `depth` are scored, the others follow in their order."""
         (first,) = below
         first = {query_id: first[query_id] for query_id in queries if first.get(query_id)}
         if not first:
@@ -124,7 +127,7 @@ class CrossEncoderRanker:
         return place_above(self.reranker.rerank_texts(first, queries, self.world.texts, self.settings.depth), first)
 
     def rank_one(self, query_id: str, query: str, first: dict[str, float]) -> tuple[Run, dict[str, BestPassage]]:
-        """The run of one query, and doc_id -> the passage that the model scored highest, of the ranked documents."""
+        """The run of one query, and, for the scored documents, the passage that the model scored highest."""
         doc_ids = ranked(first)[: self.settings.depth]
         texts = [document.text for document in self.world.texts.get(doc_ids)]
         rank = self.rank_elsewhere or self.reranker.rank_passages

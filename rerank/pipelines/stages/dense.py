@@ -1,4 +1,4 @@
-"""The stage `dense`: a bi-encoder, whose vectors of documents are searched exactly or with an index."""
+"""The stage `dense`: searches the vectors of a bi-encoder, exactly or with an index."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,20 +15,24 @@ from rerank.utils.parameters import PathText, Whole, at_least
 @stage
 @dataclass(frozen=True)
 class DenseStage(Composable):
-    """Retrieves the documents whose best passage is most similar to the query."""
+    """Retrieves the documents whose best passage is most similar to the query.
+
+    >>> DenseStage("sentence-transformers/all-MiniLM-L6-v2", depth=100).learns
+    'nothing'
+    """
 
     encoder: PathText = BI_ENCODER
     """A bi-encoder of sentence-transformers: a hub name or a folder."""
     depth: Annotated[Whole, at_least(1)] = 1000
     """Documents of a query."""
     index: Literal["exact", "faiss"] = "exact"
-    """exact: every vector is compared; faiss: those that an index finds, for millions of documents."""
+    """exact: every vector is compared; faiss: only the vectors that an index finds, for millions of documents."""
     kind: ClassVar[str] = "dense"
     of: ClassVar[tuple[str, ...]] = ()
     learns: ClassVar[Learns] = "nothing"
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "DenseRanker":
-        """Makes the vectors of the documents and their index, unless the world has them."""
+        """Makes the vectors of the documents and their index, unless they exist."""
         return self.open(world, folder)
 
     def open(self, world: World, folder: Path) -> "DenseRanker":
@@ -38,7 +42,7 @@ class DenseStage(Composable):
 
 @dataclass(frozen=True)
 class DenseRanker:
-    """Searches the vectors of a world."""
+    """Searches the vectors of a collection."""
 
     settings: DenseStage
     world: World

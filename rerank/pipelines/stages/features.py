@@ -1,4 +1,4 @@
-"""The stage `features`: a learned weighted sum of the scores that other stages give a document."""
+"""The stage `features`: a learned weighted sum of the scores of other stages."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,23 +21,31 @@ from rerank.utils.json_files import read_json
 from rerank.utils.parameters import Whole, at_least
 
 FILE = "weights.json"
-SHRUNK_BY = 30  # the weights that n judged queries teach are multiplied by n / (n + SHRUNK_BY)
+"""The file with the learned weights."""
+
+SHRUNK_BY = 30
+"""Learned weights are multiplied by n / (n + SHRUNK_BY) for n judged queries, so that few queries change little."""
+
 TRAINING = TrainingSettings(epochs=20, lists_per_epoch=64, head_lr=0.04, measure="loss")
+"""The default settings of the training."""
 
 
 @stage
 @dataclass(frozen=True)
 class FeaturesStage(Composable):
-    """Re-ranks the best documents of the last stage below by its score and a learned sum of those of the other stages.
+    """Re-ranks the best documents of the last stage below by its score plus a learned sum of the other stages' scores.
 
-    The scores of a stage are standardised over these documents of a query. A document that a stage did not rank has the
-    lowest score of that stage. The weights are 0 at first, so training starts from the ranking of the last stage below.
-    Validation queries choose the epoch. The fewer queries there are, the nearer to 0 the weights are drawn.
+    The scores of a stage are standardised over these documents of a query. A document that a stage did not rank gets
+    the lowest score of that stage. The weights are initially 0, so training starts from the ranking of the last stage
+    below. Validation queries choose the epoch. Fewer queries shrink the weights more.
+
+    >>> FeaturesStage(("bm25", "dense", "fused")).loss
+    'lambda_loss'
     """
 
     kind: ClassVar[str] = "features"
     of: str | tuple[str, ...] = ""
-    """The stages whose scores are added; the last one gives the documents."""
+    """The stages whose scores are added; the last one provides the documents."""
     depth: Annotated[Whole, at_least(1)] = 100
     """Documents of a query that are ranked."""
     lists: ListsSettings = WHOLE_LISTS
@@ -45,7 +53,7 @@ class FeaturesStage(Composable):
     loss: str | LossSettings = "lambda_loss"
     """The loss and its hyperparameters."""
     training: TrainingSettings = TRAINING
-    """Epochs, steps and learning rate, which is `head_lr`; the loss of validation queries chooses the epoch."""
+    """Epochs, steps and the learning rate (`head_lr`); the loss on validation queries chooses the epoch."""
     below_weight: ClassVar[float] = 1.0
     learns: ClassVar[Learns] = "cheaply"
 
@@ -60,7 +68,7 @@ class FeaturesStage(Composable):
         """Learns the weights on the training queries; validation queries choose the epoch."""
         import torch
 
-        from rerank.pipelines.small_models import WeightedSum
+        from rerank.pipelines.small_models import SmallModel, WeightedSum
 
         query_ids, qrels = [*fold.train, *fold.valid], world.collection.qrels
         candidates = select_candidates(below[-1], qrels, self.depth, query_ids, keep_scores=True)
@@ -70,7 +78,7 @@ class FeaturesStage(Composable):
             return torch.tensor(np.stack([rows[c.query_id][doc_id] for c in lists for doc_id in c.doc_ids]))
 
         model = WeightedSum(len(below) - 1)
-        train(self, world, fold, candidates, model, inputs, folder)
+        train(self, world, fold, candidates, SmallModel(model, inputs, self.below_weight), folder)
         judged = sum(any(found.labels) for found in candidates.values())
         return FeaturesRanker(self, (model.weights * judged / (judged + SHRUNK_BY)).tolist())
 
@@ -80,7 +88,7 @@ class FeaturesStage(Composable):
 
 @dataclass(frozen=True)
 class FeaturesRanker:
-    """Ranks with the weights of the stages below but the last one."""
+    """Ranks with the learned weights, one for each stage below but the last."""
 
     settings: FeaturesStage
     weights: Sequence[float]

@@ -1,7 +1,8 @@
-"""The stage `feedback`: a bi-encoder whose query vectors move towards the best documents of the stages below.
+"""The stage `feedback`: moves the query vectors of a bi-encoder towards the best documents of the stages below.
 
-Rocchio, "Relevance feedback in information retrieval", 1971, without negative documents; with the vectors of a
-bi-encoder: Li et al., "Pseudo Relevance Feedback with Deep Language Models and Dense Retrievers", TOIS 2023.
+Pseudo-relevance feedback after Rocchio, "Relevance feedback in information retrieval", 1971, without negative
+documents; for bi-encoders: Li et al., "Pseudo Relevance Feedback with Deep Language Models and Dense Retrievers", TOIS
+2023.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,9 +24,12 @@ from rerank.utils.parameters import PathText, Whole, at_least
 @stage
 @dataclass(frozen=True)
 class FeedbackStage(Composable):
-    """Retrieves with vectors of queries to which those of the best documents of the stages below are added.
+    """Retrieves with query vectors to which the vectors of the best documents of the stages below are added.
 
     Several stages below are fused by reciprocal rank.
+
+    >>> FeedbackStage(("bm25", "dense"), "sentence-transformers/all-MiniLM-L6-v2").documents
+    3
     """
 
     kind: ClassVar[str] = "feedback"
@@ -38,11 +42,11 @@ class FeedbackStage(Composable):
     depth: Annotated[Whole, at_least(1)] = 1000
     """Documents of a query."""
     index: Literal["exact", "faiss"] = "exact"
-    """exact: every vector is compared; faiss: those that an index finds, for millions of documents."""
+    """exact: every vector is compared; faiss: only the vectors that an index finds, for millions of documents."""
     learns: ClassVar[Learns] = "nothing"
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "FeedbackRanker":
-        """Makes the vectors of the documents and their index, unless the world has them."""
+        """Makes the vectors of the documents and their index, unless they exist."""
         return self.open(world, folder)
 
     def open(self, world: World, folder: Path) -> "FeedbackRanker":
@@ -52,16 +56,16 @@ class FeedbackStage(Composable):
 
 @dataclass(frozen=True)
 class FeedbackRanker:
-    """Searches the vectors of a world."""
+    """Searches the vectors of a collection with feedback."""
 
     settings: FeedbackStage
     world: World
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
-        """The best documents of each query that has text; one without a document below has no feedback.
+        """The best documents of each query that has text; a query without documents below gets no feedback.
 
-        The unit vectors of a query and, in the mean, of its best documents are added; the sum is as long as the query's
-        vector. A document's vector is the mean of its passages'.
+        The new vector is the unit vector of the query plus the mean unit vector of its best documents, scaled to the
+        length of the query's vector. A document's vector is the mean of its passages'.
         """
         settings, world = self.settings, self.world
         vectors, documents = world.query_vectors(settings.encoder, queries), world.vectors(settings.encoder)

@@ -17,35 +17,39 @@ from rerank.utils.json_files import read_json
 from rerank.utils.parameters import Whole, at_least
 
 FILE = "weights.json"
+"""The file with the weights."""
 
 
 @stage
 @dataclass(frozen=True)
 class FusionStage(Composable):
-    """Adds the scores of the stages below, scaled to [0, 1] for each query, times a weight for each stage.
+    """Ranks by a weighted sum of the scores of the stages below, scaled to [0, 1] for each query.
 
-    The judged queries that do not test choose the weights (`tune_weights`): of those that are almost as good as the
-    best, the nearest to equal ones. Without judgments all weights are equal.
+    Judged training and validation queries choose the weights (`tune_weights`): of the almost best weights, those
+    nearest to equal weights. Without judgments, all weights are equal.
+
+    >>> FusionStage(("bm25", "dense")).learns, FusionStage(("bm25", "dense"), weights=(0.5, 0.5)).learns
+    ('cheaply', 'nothing')
     """
 
     kind: ClassVar[str] = "fusion"
     of: tuple[str, ...] = ()
     """The stages below, two or more."""
     weights: tuple[float, ...] = ()
-    """Fixed weights, one for each stage below; without them judgments choose."""
+    """Fixed weights, one for each stage below; if empty, judgments choose them."""
     measure: str = MEASURE
     """The measure that chooses the weights."""
     depth: Annotated[Whole, at_least(1)] = 1000
     """Documents of a query."""
 
     def check(self) -> None:
-        """Raises ValueError for fewer than two stages, for weights that are none, and for too many to choose."""
+        """Raises ValueError for fewer than two stages, for invalid weights, and for too many stages to tune."""
         if len(below(self)) < 2:
             raise ValueError("expected two stages or more to fuse")
         if self.weights:
             check_weights(self.weights, len(self.of))
         elif len(self.of) > MOST_TUNED:
-            raise ValueError(f"expected weights, as judgments choose those of {MOST_TUNED} stages at most")
+            raise ValueError(f"expected weights, as judgments can choose the weights of at most {MOST_TUNED} stages")
 
     @property
     def learns(self) -> Learns:

@@ -1,4 +1,4 @@
-"""The stage `late-interaction`: each token of the query is compared with each token of a document."""
+"""The stage `late-interaction`: compares each token of the query with each token of a document (MaxSim)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,24 +16,27 @@ from rerank.pipelines.vectors import LateInteraction as Matcher
 from rerank.utils.parameters import PathText, Whole, at_least
 
 ALL_BELOW = 20_000
-"""Documents of a collection all of which are encoded by a fit; of more, those that a query finds, when it does."""
+"""Most documents that a fit encodes in advance; in larger collections, a document is encoded when a query finds it."""
 
 
 @stage
 @dataclass(frozen=True)
 class LateInteractionStage(Composable):
-    """Re-ranks the best documents of the stage below by the most similar token of a document to each of the query's.
+    """Re-ranks the best documents of the stage below by MaxSim: for each query token, the most similar document token.
 
-    The tokens are weighted by how rare they are in the collection, unless the encoder is trained for late interaction.
-    The score of the stage below is added to that of the tokens, both standardised by query; then, unless the encoder is
-    trained for it, that of what the best document is about (ColBERT-PRF). Documents below `depth` stay in their order.
+    Tokens are weighted by their rarity in the collection, unless the encoder was trained for late interaction. The
+    score of the stage below is added, both standardised by query; then, unless the encoder was trained for it, the
+    similarity to the topics of the best document (ColBERT-PRF). Documents below `depth` keep their order.
+
+    >>> LateInteractionStage("bm25", "sentence-transformers/all-MiniLM-L6-v2").learns
+    'nothing'
     """
 
     kind: ClassVar[str] = "late-interaction"
     of: str | tuple[str, ...] = ""
     """The stage whose documents are ranked."""
     encoder: PathText = BI_ENCODER
-    """A bi-encoder, or a model that is trained for late interaction, of sentence-transformers: a name or a folder."""
+    """A bi-encoder, or a model trained for late interaction, of sentence-transformers: a name or a folder."""
     depth: Annotated[Whole, at_least(1)] = 100
     """Documents of a query that are ranked."""
     below_weight: Annotated[float, at_least(0)] = 3.0
@@ -45,20 +48,20 @@ class LateInteractionStage(Composable):
     check = expect_one_below
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "LateInteractionRanker":
-        """Encodes the documents of a small collection, unless the world has their vectors."""
+        """Encodes the documents of a small collection (ALL_BELOW), unless their codes exist."""
         ranker = self.open(world, folder)
         if world.texts.count() <= ALL_BELOW:
             ranker.matcher.add([document.doc_id for document in world.texts.documents()])
         return ranker
 
     def open(self, world: World, folder: Path) -> "LateInteractionRanker":
-        """Opens the encoder and the vectors that the world has."""
+        """Opens the encoder and the codes of the documents."""
         return LateInteractionRanker(self, world.late_interaction(self.encoder), frozenset(world.queries.values()))
 
 
 @dataclass(frozen=True)
 class LateInteractionRanker:
-    """Ranks with the tokens of a world's documents; what it finds for the world's queries is kept in memory."""
+    """Ranks with the tokens of documents; the scores of the world's queries (`known`) are cached in memory."""
 
     settings: LateInteractionStage
     matcher: Matcher
@@ -71,12 +74,12 @@ class LateInteractionRanker:
         scores: Run = {}
         for query_id, found in lists.items():
             doc_ids, keep = found.doc_ids, queries[query_id] in self.known
-            of_query = standardised(matcher.scores(queries[query_id], doc_ids, keep))
-            values = _sum(of_query, found.first_scores, settings.below_weight)
+            to_query = standardised(matcher.scores(queries[query_id], doc_ids, keep))
+            values = _sum(to_query, found.first_scores, settings.below_weight)
             if settings.feedback_weight:
                 best = doc_ids[values.index(max(values))]
-                of_best = standardised(matcher.similarities(best, doc_ids, keep))
-                values = _sum(standardised(values), of_best, settings.feedback_weight)
+                to_best = standardised(matcher.similarities(best, doc_ids, keep))
+                values = _sum(standardised(values), to_best, settings.feedback_weight)
             scores[query_id] = dict(zip(doc_ids, values, strict=True))
         return place_above(scores, below[0])
 

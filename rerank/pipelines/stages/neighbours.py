@@ -1,4 +1,4 @@
-"""The stage `neighbours`: documents that share words get similar scores.
+"""The stage `neighbours`: smooths scores, so that documents that share words get similar scores.
 
 Diaz, "Regularizing ad hoc retrieval scores", CIKM 2005: one step of smoothing on the graph of the nearest candidates.
 """
@@ -23,24 +23,31 @@ from rerank.utils.json_files import read_json
 from rerank.utils.parameters import Whole, at_least
 
 FILE = "neighbours.json"
+"""The file with the learned weight."""
+
 TINY = 1e-12
-"""A smaller sum of similarities is one of none."""
+"""Lower bound of a divisor, against division by 0."""
+
 WEIGHT = 0.5
-"""The weight of the neighbours without judgments, and the one that the choice by judgments stays near."""
+"""The weight of the neighbours without judgments; of the almost best weights, the nearest to it is chosen."""
+
 WEIGHTS = (0.5, 0.25, 0.75, 0.0, 1.0, 1.5, 2.0, 3.0)
-"""The weights that are tried, those nearest to `WEIGHT` first."""
+"""The weights that are tried, nearest to `WEIGHT` first."""
+
 POWER = 2
-"""A neighbour counts with its cosine to the power of this."""
+"""The weight of a neighbour is its cosine to this power."""
 
 
 @stage
 @dataclass(frozen=True)
 class NeighboursStage(Composable):
-    """Adds, to the standardised score of a document, the mean of those of the most similar other candidates.
+    """Adds the mean score of the most similar other candidates to the score of a document, both standardised.
 
-    Two documents are as similar as the cosine of their tf-idf vectors. Judgments choose the weight of the neighbours:
-    of those that the best one is not ahead of by more than 1.5 standard errors, the one nearest to 0.5. Documents
-    below `depth` stay in their order.
+    The similarity is the cosine of tf-idf vectors. Judgments choose the weight of the neighbours: of the weights within
+    1.5 standard errors of the best, the one nearest to 0.5. Documents below `depth` keep their order.
+
+    >>> NeighboursStage("bm25").unlearned()
+    NeighboursStage(of='bm25', documents=10, depth=100, weight=0.5)
     """
 
     kind: ClassVar[str] = "neighbours"
@@ -51,7 +58,7 @@ class NeighboursStage(Composable):
     depth: Annotated[Whole, at_least(1)] = 100
     """Documents of a query that are ranked."""
     weight: Annotated[float, at_least(0)] | None = None
-    """Weight of the neighbours; none: judgments choose it."""
+    """Weight of the neighbours; None: judgments choose it."""
 
     @property
     def learns(self) -> Learns:
@@ -68,12 +75,16 @@ class NeighboursStage(Composable):
         if self.weight is not None:
             return NeighboursRanker(self, world, self.weight)
         ranker = NeighboursRanker(self, world, WEIGHT)
-        lists = lists_to_tune(self, (*fold.train, *fold.valid), below[0])
+        lists = lists_to_tune((*fold.train, *fold.valid), below[0], self.depth)
         if not lists:
             return ranker
         values = values_by_weight(lists, [ranker.means(found) for found in lists], WEIGHTS, world.collection.qrels)
-        best = max(values, key=lambda of: fmean(of.values()))
-        good = (weight for weight, of in zip(WEIGHTS, values, strict=True) if of is best or not is_ahead(best, of))
+        best = max(values, key=lambda by_query: fmean(by_query.values()))
+        good = (
+            weight
+            for weight, by_query in zip(WEIGHTS, values, strict=True)
+            if by_query is best or not is_ahead(best, by_query)
+        )
         return replace(ranker, weight=next(good))
 
     def open(self, world: World, folder: Path) -> "NeighboursRanker":
@@ -83,7 +94,7 @@ class NeighboursStage(Composable):
 
 @dataclass(frozen=True)
 class NeighboursRanker:
-    """Ranks with the words of a world's documents, and a weight."""
+    """Ranks with the words of the documents and a weight of the neighbours."""
 
     settings: NeighboursStage
     world: World
@@ -95,7 +106,7 @@ class NeighboursRanker:
         return place_above(scores, below[0])
 
     def means(self, found: Candidates) -> np.ndarray:
-        """(candidates,) the mean score of the neighbours of each one; 0 for one without a neighbour."""
+        """(candidates,) the mean score of each candidate's neighbours; 0 without a neighbour."""
         similarities = word_similarities(self.world.words(found.doc_ids)) ** POWER
         np.fill_diagonal(similarities, 0)
         nearest = np.argsort(-similarities, axis=1, kind="stable")[:, : self.settings.documents]
@@ -110,24 +121,24 @@ class NeighboursRanker:
 
 
 def word_similarities(documents: Sequence[Sequence[str]]) -> np.ndarray:
-    """(documents, documents) the cosines of the tf-idf vectors of these documents, each a list of words."""
+    """(documents, documents) the cosines of the tf-idf vectors of documents, each given as a list of words."""
     vectors = word_vectors(documents)
     cosines: np.ndarray = (vectors @ vectors.T).toarray()
     return cosines
 
 
 def word_vectors(documents: Sequence[Sequence[str]]) -> Any:
-    """(documents, words) a sparse array of the tf-idf vectors of these documents, of length 1; 0 without words.
+    """(documents, words) a sparse array of tf-idf vectors of length 1, or 0 for a document without words.
 
-    A word that a document has t times, and n of N documents have, counts (1 + log t) log(1 + N / n).
+    The weight of a word is (1 + log t) log(1 + N / n) if the document has it t times and n of N documents have it.
     """
-    import scipy.sparse  # takes a twentieth of a second, and scipy.sparse.linalg a tenth more
+    import scipy.sparse  # takes 0.05 s; scipy.sparse.linalg would take 0.1 s more
 
     numbers: dict[str, int] = {}
     columns = [numbers.setdefault(word, len(numbers)) for words in documents for word in words]
     rows = np.repeat(np.arange(len(documents)), [len(words) for words in documents])
     shape = len(documents), len(numbers)
-    counts = scipy.sparse.csr_array((np.ones(len(columns)), (rows, columns)), shape=shape)  # equal places are summed
+    counts = scipy.sparse.csr_array((np.ones(len(columns)), (rows, columns)), shape=shape)  # sums repeated words
     frequencies = np.bincount(counts.indices, minlength=len(numbers))
     counts.data = (1 + np.log(counts.data)) * np.log1p(len(documents) / frequencies)[counts.indices]
     lengths = np.maximum(np.sqrt(counts.power(2).sum(axis=1)), TINY)

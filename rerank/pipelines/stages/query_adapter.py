@@ -1,4 +1,4 @@
-"""The stage `query-adapter`: a bi-encoder whose query vectors go through one matrix, which judgments train."""
+"""The stage `query-adapter`: transforms the query vectors of a bi-encoder by a matrix that judgments train."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -21,17 +21,19 @@ if TYPE_CHECKING:
     from rerank.pipelines.small_models import Inputs
 
 SCALED_BY = 1000
-"""Training queries, at most, whose candidates give the scale of the scores."""
+"""Most training queries whose candidates determine the scale of the scores."""
 
 
 @stage
 @dataclass(frozen=True)
 class QueryAdapterStage(Composable):
-    """Re-ranks the best documents of the stage below by a bi-encoder whose query vectors a trained matrix changes.
+    """Re-ranks the best documents of the stage below with a bi-encoder whose query vectors a trained matrix transforms.
 
-    Training starts from the bi-encoder's own vectors and takes seconds on a CPU. Without a relevant document to learn
-    from, the vectors stay as they are. The score of the stage below, standardised by query, is added to the adapter's.
-    Documents below `depth` stay in their order.
+    Training starts from the bi-encoder's own vectors and takes seconds on a CPU; without a relevant document, these are
+    kept. The score of the stage below, standardised by query, is added. Documents below `depth` keep their order.
+
+    >>> QueryAdapterStage("fused", "sentence-transformers/all-MiniLM-L6-v2").learns
+    'cheaply'
     """
 
     kind: ClassVar[str] = "query-adapter"
@@ -48,7 +50,7 @@ class QueryAdapterStage(Composable):
     loss: str | LossSettings = "hinge"
     """The loss and its hyperparameters."""
     training: TrainingSettings = SMALL_TRAINING
-    """Epochs, steps and learning rate, which is `head_lr`."""
+    """Epochs, steps and the learning rate (`head_lr`)."""
     learns: ClassVar[Learns] = "cheaply"
 
     def check(self) -> None:
@@ -59,8 +61,8 @@ class QueryAdapterStage(Composable):
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "AdapterRanker":
         """Trains the matrix on the training queries; validation queries choose the epoch."""
-        from rerank.models import query_adapter as models  # load torch
-        from rerank.pipelines.small_models import SmallModelTask
+        from rerank.models import query_adapter as models  # loads torch
+        from rerank.pipelines.small_models import SmallModel, SmallModelTask
 
         query_ids, collection = [*fold.train, *fold.valid], world.collection
         candidates = select_candidates(below[0], collection.qrels, self.depth, query_ids, keep_scores=True)
@@ -68,10 +70,10 @@ class QueryAdapterStage(Composable):
         model = models.QueryAdapter(world.vectors(self.encoder).vectors.shape[1])
 
         def scale(task: SmallModelTask) -> None:
-            some = itertools.islice(task.lists["train"], SCALED_BY)
-            model.scale = models.standardising_scale(model, (inputs([found]).to(task.device) for found in some))
+            sample = itertools.islice(task.lists["train"], SCALED_BY)
+            model.scale = models.standardising_scale(model, (inputs([found]).to(task.device) for found in sample))
 
-        train(self, world, fold, candidates, model, inputs, folder, scale)
+        train(self, world, fold, candidates, SmallModel(model, inputs, self.below_weight, scale), folder)
         return AdapterRanker(self, world, model)
 
     def open(self, world: World, folder: Path) -> "AdapterRanker":

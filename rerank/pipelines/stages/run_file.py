@@ -17,7 +17,11 @@ from rerank.utils.parameters import PathText
 @stage
 @dataclass(frozen=True)
 class RunFileStage(Composable):
-    """Ranks the queries of a TREC run as the run does; a pipeline with it can rank no other query."""
+    """Ranks queries as a TREC run file does; a pipeline with it can rank only the queries of the file.
+
+    >>> RunFileStage("bm25.run").kind
+    'run'
+    """
 
     file: PathText
     """A TREC run file, .gz or not."""
@@ -34,18 +38,18 @@ class RunFileStage(Composable):
 
 @dataclass(frozen=True)
 class RunFileRanker:
-    """The run of a file."""
+    """Ranks with the run of a file."""
 
     file: str
     run: Run
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
-        """The part of the run that has these queries. Raises UserError if it has none of them."""
+        """The run of these queries. Raises UserError if the file has none of them."""
         found = {query_id: self.run[query_id] for query_id in queries if query_id in self.run}
         if queries and not found:
             raise UserError(
-                f"{self.file}: has no query {next(iter(queries))}: a stage of kind run ranks the queries of its file "
-                "alone; take a bm25 or dense stage to rank others"
+                f"{self.file}: has no query {next(iter(queries))}: a stage of kind run ranks only the queries of its "
+                "file; take a bm25 or dense stage to rank others"
             )
         return found
 

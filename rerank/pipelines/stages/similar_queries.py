@@ -1,4 +1,4 @@
-"""The stage `similar-queries`: documents that are relevant to similar judged queries go up.
+"""The stage `similar-queries`: similar judged queries vote for their relevant documents.
 
 Fitzpatrick and Dent, "Automatic feedback using past queries: social searching?", SIGIR 1997.
 """
@@ -25,18 +25,26 @@ from rerank.utils.errors import UserError
 from rerank.utils.json_files import read_json
 from rerank.utils.parameters import PathText, Whole, at_least
 
-FILE, VECTORS = "similar-queries.json", "vectors.npy"
+FILE = "similar-queries.json"
+"""The file with the weight of the votes and the relevant documents of each judged query."""
+
+VECTORS = "vectors.npy"
+"""The file with the vectors of the judged queries."""
+
 REMEDY = "fit the pipeline again"
+
 VERSION = 2
-"""The version of what is kept: a weight for votes with cos⁸. Those of version 1, with cos⁴, are on another scale."""
+"""The version of the saved files: weights are for votes with cos⁸; version 1 had cos⁴, which is another scale."""
+
 POWER = 8
-"""The vote of a judged query is its cosine to the power of this, so that only very similar queries count."""
+"""The vote of a judged query is its cosine to this power, so that only very similar queries count."""
+
 WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6)
-"""The weights of the votes that are tried, in standard deviations of the votes for a candidate."""
+"""The weights of the votes that are tried, over the standard deviation of the votes for a candidate."""
 
 
 class Learned(TypedDict):
-    """similar-queries.json: the weight of the votes, and the documents that are relevant to each judged query."""
+    """The content of FILE: the weight of the votes, and the relevant documents of each judged query."""
 
     version: int
     weight: float
@@ -46,11 +54,14 @@ class Learned(TypedDict):
 @stage
 @dataclass(frozen=True)
 class SimilarQueriesStage(Composable):
-    """Adds, to the standardised score of the stage below, votes for documents that are relevant to similar queries.
+    """Adds votes of similar judged queries for their relevant documents to the standardised score of the stage below.
 
     Each of the most similar judged queries votes for its relevant documents with the eighth power of its cosine,
-    divided by the square root of how many these are. Judgments choose the weight of the votes, each judged query with
-    the votes of the others. Documents below `depth` stay in their order.
+    divided by the square root of the number of these documents. Judgments choose the weight of the votes (leave one
+    out). Documents below `depth` keep their order.
+
+    >>> SimilarQueriesStage("fused", "sentence-transformers/all-MiniLM-L6-v2", queries=10).learns
+    'cheaply'
     """
 
     kind: ClassVar[str] = "similar-queries"
@@ -79,13 +90,13 @@ class SimilarQueriesStage(Composable):
         rows = units(np.array([vectors[query_id] for query_id in judged]))
         ranker = SimilarQueriesRanker(self, world, rows, [relevant[query_id] for query_id in judged], 0.0)
         places = {query_id: place for place, query_id in enumerate(judged)}
-        lists = lists_to_tune(self, judged, below[0])
+        lists = lists_to_tune(judged, below[0], self.depth)
         votes = [ranker.votes(f, rows[places[f.query_id]], left_out=places[f.query_id]) for f in lists]
-        spread = math.sqrt(np.mean([np.var(of_query) for of_query in votes])) if votes else 0.0
+        spread = math.sqrt(np.mean([np.var(for_candidates) for for_candidates in votes])) if votes else 0.0
         if not spread:
             return ranker
         weights = [steps / spread for steps in WEIGHTS]
-        means = [fmean(of.values()) for of in values_by_weight(lists, votes, weights, qrels)]
+        means = [fmean(by_query.values()) for by_query in values_by_weight(lists, votes, weights, qrels)]
         return replace(ranker, weight=weights[means.index(max(means))])
 
     def open(self, world: World, folder: Path) -> "SimilarQueriesRanker":
@@ -95,14 +106,17 @@ class SimilarQueriesStage(Composable):
         return SimilarQueriesRanker(self, world, np.load(folder / VECTORS), learned["relevant"], learned["weight"])
 
     def vote(self, cosines: np.ndarray) -> np.ndarray:
-        """The votes of judged queries, by their cosines with the query."""
+        """The votes of judged queries, from their cosines with the query."""
         votes: np.ndarray = np.maximum(cosines, 0.0) ** POWER
         return votes
 
 
 @dataclass(frozen=True)
 class SimilarQueriesRanker:
-    """Judged queries, their (queries, dimensions) vectors of length 1, their relevant documents and their weight."""
+    """Ranks with judged queries.
+
+    vectors: (queries, dimensions), of length 1; relevant: the relevant documents of each; weight: of their votes.
+    """
 
     settings: SimilarQueriesStage
     world: World
@@ -117,7 +131,7 @@ class SimilarQueriesRanker:
         return place_above(scores, below[0])
 
     def votes(self, found: Candidates, vector: np.ndarray, left_out: int | None = None) -> np.ndarray:
-        """(candidates,) the votes of the most similar judged queries, without the one at the place `left_out`."""
+        """(candidates,) the votes of the most similar judged queries, except number `left_out`."""
         votes = dict.fromkeys(found.doc_ids, 0.0)
         cosines = self.vectors @ units(vector) if self.relevant else np.empty(0)
         if left_out is not None:

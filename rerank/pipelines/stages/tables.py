@@ -1,7 +1,7 @@
-"""Stages as TOML tables: a table read as the settings of a stage, and the reverse."""
+"""Converts TOML tables to the settings of stages, and back."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
 from rerank.config.functions import validate_setting
@@ -13,8 +13,11 @@ from rerank.utils.json_files import check_shape
 def stage_of(table: Mapping[str, Any], where: str) -> Stage:
     """The stage of a TOML table with `kind` and the fields of that kind.
 
-    Raises UserError, which begins with `where`, for an unknown kind or key, a value of another type or out of bounds,
-    and a field that is missing.
+    Raises UserError, prefixed with `where`, for an unknown kind or key, a value of a wrong type or out of bounds, and a
+    missing field.
+
+    >>> stage_of({"kind": "bm25", "k1": 1.2}, "[stages.first]").k1
+    1.2
     """
     values, kinds = dict(table), stage_kinds()
     kind = values.pop("kind", None)
@@ -41,8 +44,9 @@ def _settings_of(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
 
 
 def _value_of(hint: Any, value: Any, where: str) -> Any:
-    """A value of TOML as a field's type: a table becomes the settings that the field takes, a list a tuple."""
-    section = next((one for one in (hint, *get_args(hint)) if isinstance(one, type) and is_dataclass(one)), None)
+    """A TOML value as the type of a field: a table becomes a settings class, a list a tuple."""
+    types = (hint, *get_args(hint))
+    section = next((kind for kind in types if isinstance(kind, type) and is_dataclass(kind)), None)
     if isinstance(value, dict) and section:
         return _section_of(section, value, where)
     try:
@@ -54,7 +58,7 @@ def _value_of(hint: Any, value: Any, where: str) -> Any:
 
 
 def _section_of(section: Any, table: dict[str, Any], where: str) -> Any:
-    """The settings of a sub-table; a key of `[….loss]` that is no field of its settings is a hyperparameter."""
+    """The settings of a sub-table; an unknown key of a loss is a hyperparameter."""
     if "hyperparameters" in (names := {field.name for field in fields(section)}):
         others = {key: value for key, value in table.items() if key not in names}
         table = {key: value for key, value in table.items() if key in names}
@@ -63,7 +67,7 @@ def _section_of(section: Any, table: dict[str, Any], where: str) -> Any:
 
 
 def table_of(settings: Any) -> dict[str, Any]:
-    """The TOML table of a stage: its kind, the stages below, and the settings that differ from their defaults."""
+    """The TOML table of a stage: its kind, the stages below, and the settings that differ from the defaults."""
     return {"kind": settings.kind} | _changed(settings)
 
 
@@ -78,6 +82,6 @@ def _changed(settings: Any) -> dict[str, Any]:
     return table
 
 
-def _default(field: Any) -> Any:
-    """The default of a field; MISSING for one that is required."""
+def _default(field: Field[Any]) -> Any:
+    """The default of a field; MISSING for a required one."""
     return field.default_factory() if field.default_factory is not MISSING else field.default

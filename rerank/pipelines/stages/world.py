@@ -1,4 +1,4 @@
-"""World: a collection, and what is made of its documents once for all stages: the index and the vectors."""
+"""World: a collection, with the index and the vectors of its documents, which all stages share."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -26,29 +26,35 @@ if TYPE_CHECKING:
     from rerank.models.bi_encoder import BiEncoder
 
 MOST_KEPT = 100_000
-"""Query vectors in memory; above it, all are made again."""
+"""Most query vectors in memory; the cache is cleared above it."""
+
 FAISS = "faiss"
-"""The setting of a stage that searches vectors with an index."""
-LATE, VECTORS = "late interaction", "vectors"
-"""What `made_with` looks for."""
+"""The `index` of a stage that searches vectors with faiss."""
+
+LATE = "late interaction"
+"""The key of codes of tokens among the shared objects."""
+
+VECTORS = "vectors"
+"""The key of vectors of documents among the shared objects."""
+
 MOST_TEXTS_KEPT = 20_000
-"""Documents whose words are in memory; above it, they are found again."""
+"""Most documents whose words are in memory; the cache is cleared above it."""
 
 Made = TypeVar("Made")
 
 
 class World:
-    """What a stage is given: a collection, and what is made of its documents once for all stages.
+    """The argument of a stage: a collection, with the index and the vectors of its documents, which all stages share.
 
-    The keys of the index and of the vectors are hashes of the documents and of what made them.
+    The names of the index and of the vectors are hashes of the documents and of the settings that made them.
 
     Attributes:
         config: the settings that all stages share: the collection's, the index, the device and the seed.
         collection: queries, documents and qrels.
-        folder: the folder that keeps what is made of the documents.
-        queries: query_id to text, encoded together: their vectors do not depend on which are asked for first.
-        places: name of a model to the folder that it was copied to.
-        runs: runs that several fits of a stage need, by its settings.
+        folder: the folder with the index and the vectors.
+        queries: query_id -> text; encoded together, so that vectors do not depend on the order of requests.
+        places: name of a model -> the folder that it was copied to.
+        runs: settings of a stage -> a run that its fits on several parts share.
     """
 
     def __init__(
@@ -69,12 +75,12 @@ class World:
 
     @classmethod
     def open(cls, config: Config) -> "World":
-        """The world of the collection that the settings name. Raises UserError if it cannot be opened."""
+        """Opens the collection that the settings name. Raises UserError if it cannot be opened."""
         collection = open_collection(config.collection.source, config.collection.queries)
         return cls(config, collection, folder_of(config, collection))
 
     def knowing(self, queries: Mapping[str, str]) -> "World":
-        """A world with these queries, which shares what was made of the documents."""
+        """A copy with these queries, which shares index, vectors and caches."""
         return self.changed(queries=queries)
 
     def changed(
@@ -83,7 +89,7 @@ class World:
         collection: Collection | None = None,
         queries: Mapping[str, str] | None = None,
     ) -> "World":
-        """A world with other settings, qrels or queries on the same documents, which shares what was made of these."""
+        """A copy with other settings, qrels or queries on the same documents, which shares vectors and caches."""
         world = World(
             config or self.config,
             collection or self.collection,
@@ -96,7 +102,7 @@ class World:
         return world
 
     def _once(self, what: str, encoder: str, make: Callable[[], Made]) -> Made:
-        """What is made with an encoder, made once for this world and those that share with it."""
+        """Calls `make` once per encoder; the result is shared by copies with other queries."""
         with self._lock:
             if (what, encoder) not in self._made:
                 self._made[what, encoder] = make()
@@ -105,12 +111,12 @@ class World:
 
     @cached_property
     def index(self) -> Path:
-        """The Lucene index, built unless the folder has it. Raises UserError as `find_index`."""
+        """The Lucene index, built unless it exists. Raises UserError as `find_index`."""
         return find_index(self.config, self.collection, self.folder)
 
     @cached_property
     def index_with_words(self) -> Path:
-        """As `index`, with the words of each document, which take four times the space."""
+        """As `index`, with the words of each document (for RM3), which take four times the space."""
         return find_index(self.config, self.collection, self.folder, with_words=True)
 
     @cached_property
@@ -119,7 +125,7 @@ class World:
         return with_texts(self.config, self.collection, self.folder)
 
     def words(self, doc_ids: Sequence[str]) -> list[list[str]]:
-        """The words of each document, as BM25 sees them."""
+        """The words of each document, as BM25 analyses them."""
         kept, language = self._words, self.config.collection.language
         if len(kept) > MOST_TEXTS_KEPT:
             kept.clear()
@@ -129,14 +135,14 @@ class World:
         return [found[doc_id] or [] for doc_id in doc_ids]
 
     def encoder(self, name: str) -> "BiEncoder":
-        """The bi-encoder of a name or folder, on the device of the settings. Raises UserError if it is none."""
+        """The bi-encoder of a name or folder, on the device of the settings; raises UserError if it is none."""
         from rerank.models.bi_encoder import BiEncoder  # loads torch
 
         place, precision = self.place_of(name), self.config.training.precision
         return self._once("encoder", name, lambda: BiEncoder.load(place, device=self._device(), precision=precision))
 
     def late_interaction(self, name: str) -> LateInteraction:
-        """The late interaction of an encoder with the documents. Raises UserError if it cannot be opened."""
+        """The token encoder and the codes of the documents. Raises UserError if the encoder cannot be opened."""
         return self._once(LATE, name, lambda: self._open_late_interaction(name))
 
     def _open_late_interaction(self, name: str) -> LateInteraction:
@@ -153,15 +159,15 @@ class World:
         return str(select_device(self.config.training.device))
 
     def place_of(self, model: str) -> str:
-        """Where a model is: the folder that it was copied to, or its name."""
+        """The folder that a model was copied to, or else its name."""
         return self.places.get(model, model)
 
     def vectors(self, name: str) -> EmbeddingStore:
-        """The vectors of the documents by a bi-encoder, made unless the folder has them."""
+        """The vectors of the documents by a bi-encoder, made unless they exist."""
         return self._once(VECTORS, name, lambda: open_vectors(self.encoder(name), self.texts, self.folder))
 
     def made_with(self, name: str) -> list[Path]:
-        """The folders of what the stages of this world have made of the documents with an encoder."""
+        """The folders of vectors and codes that the stages of this world made with an encoder."""
         places = []
         if (LATE, name) in self._made:
             places.append(self.late_interaction(name).store.folder)
@@ -171,23 +177,23 @@ class World:
         return [place for place in places if place.exists()]
 
     def query_vectors(self, name: str, queries: Mapping[str, str]) -> dict[str, np.ndarray]:
-        """query_id to its (dimensions,) vector by a bi-encoder, of the queries that have text."""
+        """query_id -> (dimensions,) vector by a bi-encoder, for the queries that have text."""
         kept, texts = self._query_vectors, {query_id: text for query_id, text in queries.items() if text.strip()}
         with self._lock:
             if any((name, text) not in kept for text in texts.values()):
                 if len(kept) > MOST_KEPT:
                     kept.clear()
-                for some in (self.queries, texts):  # those of the world first, and always all of them together
-                    missing = {(name, t): t for t in some.values() if t.strip() and (name, t) not in kept}
+                for group in (self.queries, texts):  # the world's queries first, always encoded together
+                    missing = {(name, t): t for t in group.values() if t.strip() and (name, t) not in kept}
                     if missing:
                         vectors = self.encoder(name).encode_queries(list(missing.values()))
                         kept.update(zip(missing, vectors, strict=True))
             return {query_id: kept[name, text] for query_id, text in texts.items()}
 
     def search(self, name: str, vectors: Mapping[str, np.ndarray], depth: int, index: str) -> Run:
-        """The best documents of each query by its vector, query_id to (dimensions,) of a bi-encoder.
+        """The best documents of each query, by its (dimensions,) vector of a bi-encoder.
 
-        `index` is "faiss", which compares those that an index finds, or "exact", which compares all.
+        `index` is "exact", which compares all vectors, or "faiss", which compares only those that an index finds.
         """
         documents = self.vectors(name)
         if index == FAISS:
@@ -195,13 +201,13 @@ class World:
         return dict(search_exactly(vectors, documents, depth))
 
     def vector_index(self, name: str) -> VectorIndex:
-        """The index of the vectors of a bi-encoder, made unless the folder has it. Raises UserError without faiss."""
+        """The faiss index of the vectors of a bi-encoder, made unless it exists. Raises UserError without faiss."""
         needed("faiss", 'index = "faiss"', "index")
         place = index_folder(vectors_folder(self.encoder(name), self.texts, self.folder))
         return self._once("index", name, lambda: open_index(place, self.vectors(name)))
 
     def make_vectors(self, name: str, index: str) -> None:
-        """Makes what `search` needs of the documents, unless the folder has it. Raises UserError as `vector_index`."""
+        """Makes the vectors and the index that `search` needs. Raises UserError as `vector_index`."""
         self.vectors(name)
         if index == FAISS:
             self.vector_index(name)

@@ -63,7 +63,7 @@ def test_the_settings_are_read_back_from_their_table(kind):
 
 def test_what_a_stage_needs_and_does_not_have_is_one_line(here, tmp_path):
     world = open_world()
-    with pytest.raises(UserError, match=r"bm25\.run: has no query new: .* ranks the queries of its file alone"):
+    with pytest.raises(UserError, match=r"bm25\.run: has no query new: .* ranks only the queries of its file"):
         STAGES["run"].open(world, tmp_path).rank({"new": "a query"}, [])
     with pytest.raises(UserError, match=r"adapter\.safetensors: not the matrix of a query adapter"):
         STAGES["query-adapter"].open(world, tmp_path)
