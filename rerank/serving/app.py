@@ -1,4 +1,4 @@
-"""The routes of the server, and the keys that they need."""
+"""The routes of the server, and the check of API keys."""
 
 import hmac
 import time
@@ -19,7 +19,7 @@ from rerank.serving.search_page import Searches
 from rerank.serving.service import Service
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
-"""What TEI calls precisions."""
+"""The names of precisions in TEI."""
 
 
 def make_app(
@@ -29,18 +29,18 @@ def make_app(
     searches: Searches | None = None,
     keys: tuple[str, ...] = (),
 ) -> ASGIApp:
-    """The ASGI application of a service that ranks and of searches with a page, as far as there are any.
+    """The ASGI application: the re-ranking APIs if there is a `service`, the search page if there are `searches`.
 
-    `name` is the model's. If there are keys, a request needs one.
+    `name` is the name of the model. If there are keys, a request needs one.
     """
 
     def health(request: Request) -> Response:
         healthy = service is None or service.engine.healthy
         return Response() if healthy else RefusalError(503, "unhealthy").response()
 
-    def models(request: Request) -> Response:  # as OpenAI's clients read them
-        one = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "rerank"}
-        return JSONResponse({"object": "list", "data": [one]})
+    def models(request: Request) -> Response:  # in OpenAI's format
+        model = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "rerank"}
+        return JSONResponse({"object": "list", "data": [model]})
 
     routes = [Route(path, service.respond, methods=["POST"]) for path in PATHS] if service else []
     if searches:
@@ -57,9 +57,9 @@ def make_app(
 
 
 def _info(name: str, service: Service | None) -> dict[str, object]:
-    """What TEI's `/info` says; a document that is longer than `max_input_length` tokens is cut.
+    """The answer of TEI's `/info`; documents are cut at `max_input_length` tokens.
 
-    TEI's client fails without any of its fields, also those of no meaning here.
+    TEI's client needs all fields, also those without a meaning here.
     """
     about: dict[str, object] = {"model_id": name, "auto_truncate": True, "version": version("ir-rerank") or "0"}
     about |= {"tokenization_workers": 1, **dict.fromkeys(("sha", "docker_label", "max_batch_requests"))}
@@ -77,7 +77,7 @@ def _info(name: str, service: Service | None) -> dict[str, object]:
 
 
 async def _no_such_path(request: Request, error: HTTPException) -> Response:
-    """404 and 405 as JSON."""
+    """Answers 404 and 405 as JSON."""
     headers = dict(error.headers or {})
     what = "no such path" if error.status_code == 404 else f"expected {headers.get('Allow')}"
     response = RefusalError(error.status_code, f"{request.method} {request.url.path[:100]}: {what}").response()
@@ -86,7 +86,7 @@ async def _no_such_path(request: Request, error: HTTPException) -> Response:
 
 
 def _guarded(app: ASGIApp, keys: tuple[str, ...], metrics: Metrics) -> ASGIApp:
-    """The application for requests with one of the keys; others get 401, but for `/health`, which supervisors ask."""
+    """Answers 401 to requests without one of the keys, except to `/health`, which supervisors call."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         answer = app
@@ -102,4 +102,4 @@ def _guarded(app: ASGIApp, keys: tuple[str, ...], metrics: Metrics) -> ASGIApp:
 def _has_key(request: Request, keys: tuple[str, ...]) -> bool:
     scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
     given = [request.headers.get("x-api-key", ""), bearer if scheme.lower() == "bearer" else ""]
-    return any(hmac.compare_digest(one.strip().encode(), key.encode()) for one in given for key in keys)
+    return any(hmac.compare_digest(text.strip().encode(), key.encode()) for text in given for key in keys)

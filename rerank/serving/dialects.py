@@ -1,6 +1,6 @@
-"""The APIs of TEI, Jina, Cohere, vLLM, Infinity and Voyage: a request's fields, what it asks, and its answer's JSON.
+"""The APIs of TEI, Jina, Cohere, vLLM, Infinity and Voyage: the fields of a request, its question, and its answer.
 
-`fields` has those that are refused, or have no effect. A text that is too long is cut at its end.
+Fields that are refused or have no effect are in `fields`. A text that is too long is truncated at its end.
 """
 
 import time
@@ -20,15 +20,17 @@ OF_PAIRS["activation"] = "use_activation"
 """Other names of the fields of vLLM's pairs."""
 OF_DOCUMENTS = {"max_doc_length": "max_tokens_per_doc", "top_k": "top_n", "activation": "use_activation"}
 OF_DOCUMENTS["truncate"] = "truncation"
-"""Names of Jina, Voyage, TEI and older versions of vLLM -> names in `JinaRequest`."""
+"""Names in Jina, Voyage, TEI and older versions of vLLM -> names in `JinaRequest`."""
 
 
 class Question(NamedTuple):
-    """(query, document) texts to score, and how the answer shows them.
+    """(query, document) texts to score, and the format of the answer.
 
-    sigmoid: scores are mapped to 0 to 1; top_n: the number of results, None for all; shown: the documents as the
-    results repeat them, None if they do not; max_doc_tokens: the tokens kept of a document, None for the model's;
-    may_cut: whether a text may be cut, or the request is refused.
+    sigmoid: whether scores are mapped to 0 to 1.
+    top_n: the number of results; None: all.
+    shown: the documents that results repeat; None: they repeat none.
+    max_doc_tokens: the tokens kept of a document; None: the model's limit.
+    may_cut: whether texts may be truncated; otherwise the request is refused.
     """
 
     pairs: list[tuple[str, str]]
@@ -40,10 +42,12 @@ class Question(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """The scores of a question's pairs, in their order: (pairs,) float32, as `Reranker.score` gives them.
+    """The scores of a question's pairs.
 
-    `tokens` are those that the model read, query and special tokens included; `model` is its name; `warnings` are lines
-    on what was cut.
+    scores: (pairs,) float32, as `Reranker.score` gives them.
+    tokens: the number of tokens that the model read, including query and special tokens.
+    model: the name of the model.
+    warnings: lines about truncated texts.
     """
 
     question: Question
@@ -53,12 +57,12 @@ class Scored(NamedTuple):
     warnings: Sequence[str] = ()
 
     def shown(self) -> list[float]:
-        """The scores as the answer gives them."""
+        """The scores in the answer's scale."""
         scores = self.scores.astype(np.float64)
         return (expit(scores) if self.question.sigmoid else scores).tolist()  # type: ignore[no-any-return]
 
     def ranked(self, score: str = "relevance_score", document: str = "document") -> list[dict[str, Any]]:
-        """{index, score, document?} of the best `top_n` documents, best first; ties stay in their order."""
+        """{index, score, document?} of the best `top_n` documents, best first; ties keep the given order."""
         best_first = np.argsort(-self.scores, kind="stable")[: self.question.top_n].tolist()
         scores, texts = self.shown(), self.question.shown
         return [
@@ -78,7 +82,7 @@ class TeiRequest(msgspec.Struct):
 
     def question(self) -> Question:
         return Question(
-            [(_query(self.query), text) for text in _some("texts", self.texts)],
+            [(_query(self.query), text) for text in _not_empty("texts", self.texts)],
             sigmoid=not self.raw_scores,
             shown=self.texts if self.return_text else None,
             may_cut=self.truncate is not False,
@@ -90,10 +94,10 @@ class TeiRequest(msgspec.Struct):
 
 
 class JinaRequest(msgspec.Struct):
-    """Jina's `POST /v1/rerank`, with what clients of Cohere 1, vLLM, SiliconFlow and others send there.
+    """Jina's `POST /v1/rerank`, with the fields that clients of Cohere 1, vLLM, SiliconFlow and others send there.
 
-    A document is a text, or an object whose `text` is ranked; results repeat it as it was given. `max_tokens_per_doc`
-    is Cohere's and vLLM's, where 0 is no limit but the model's; `use_activation` is vLLM's, `truncation` Jina's.
+    A document is a text, or an object whose `text` is ranked; results repeat it as given. `max_tokens_per_doc` is from
+    Cohere and vLLM, and 0 means the model's limit; `use_activation` is from vLLM, `truncation` from Jina.
     """
 
     query: str
@@ -106,7 +110,8 @@ class JinaRequest(msgspec.Struct):
     version: ClassVar[str] = "1"
 
     def question(self) -> Question:
-        texts = [_text_of(document, place) for place, document in enumerate(_some("documents", self.documents))]
+        documents = _not_empty("documents", self.documents)
+        texts = [_text_of(document, place) for place, document in enumerate(documents)]
         repeated = self.return_documents if self.return_documents is not None else self.version == "1"
         return Question(
             [(_query(self.query), text) for text in texts],
@@ -118,13 +123,13 @@ class JinaRequest(msgspec.Struct):
         )
 
     def repeated(self, texts: list[str]) -> list[Any]:
-        """The documents as results repeat them: objects with all of their keys."""
+        """The documents that results repeat: objects with all of their keys."""
         return [{"text": document} if isinstance(document, str) else document for document in self.documents]
 
     def answer(self, scored: Scored) -> Any:
         """{id, object, created, model, usage, results: [{index, relevance_score, document?}], meta}, best first.
 
-        `meta` is what Cohere's clients read; nothing is billed.
+        Cohere's clients read `meta`; nothing is billed.
         """
         meta = {
             "api_version": {"version": self.version, "is_experimental": False},
@@ -165,7 +170,7 @@ class VoyageRequest(InfinityRequest):
 
 
 class ScoreRequest(msgspec.Struct):
-    """vLLM's `POST /score`: a text of one side is paired with every text of the other, or both sides one by one."""
+    """vLLM's `POST /score`: pairs one text with every text of the other side, or two sides of equal length in order."""
 
     text_1: str | list[str]
     text_2: str | list[str]
@@ -174,14 +179,16 @@ class ScoreRequest(msgspec.Struct):
 
     def question(self) -> Question:
         sides = {"text_1": self.text_1, "text_2": self.text_2}
-        queries, documents = (_some(name, [of] if isinstance(of, str) else of) for name, of in sides.items())
+        queries, documents = (
+            _not_empty(name, [texts] if isinstance(texts, str) else texts) for name, texts in sides.items()
+        )
         for place, query in enumerate(queries):
             _query(query, f"text_1[{place}]")
         queries = queries * len(documents) if len(queries) == 1 else queries
         documents = documents * len(queries) if len(documents) == 1 else documents
         if len(queries) != len(documents):
             got = f"text_1 and text_2: {len(queries)} and {len(documents)} texts"
-            raise RefusalError(422, f"{got}; expected as many, or one and any number")
+            raise RefusalError(422, f"{got}; expected equal numbers, or one text on one side")
         return Question(
             list(zip(queries, documents, strict=True)),
             sigmoid=self.use_activation is not False,
@@ -203,12 +210,12 @@ KINDS: dict[str, tuple[type[msgspec.Struct], dict[str, str]]] = {
     "/infinity/rerank": (InfinityRequest, OF_DOCUMENTS),
     "/voyage/v1/rerank": (VoyageRequest, OF_DOCUMENTS),
 }
-"""Path -> the request, and other names of its fields. TEI's `/rerank` has `texts` in the place of `documents`."""
+"""Path -> the request, and other names of its fields. A `/rerank` request with `texts`, not `documents`, is TEI's."""
 PATHS = tuple(KINDS)
 
 
 def request_of(path: str, body: Body) -> Any:
-    """The request of a JSON object to one of PATHS; raises RefusalError for a field that would change the answer."""
+    """Parses a JSON object sent to one of PATHS; raises RefusalError for an unsupported field."""
     kind, names = KINDS[path]
     if kind is JinaRequest and body.get("documents") is None and ("texts" in body or path == "/rerank"):
         kind, names = TeiRequest, {}
@@ -219,7 +226,7 @@ def request_of(path: str, body: Body) -> Any:
 
 
 def _query(query: str, name: str = "query") -> str:
-    """The query; raises RefusalError if it has no text, since its scores would be arbitrary."""
+    """The query; raises RefusalError if it has no text, as its scores would be arbitrary."""
     if not query.strip():
         raise RefusalError(422, f"{name}: is empty; expected a text")
     return query
@@ -233,8 +240,8 @@ def _text_of(document: str | dict[str, Any], place: int) -> str:
     return text
 
 
-def _some(name: str, texts: list[Any]) -> list[Any]:
-    """The texts of a field; raises RefusalError if there are none."""
+def _not_empty(name: str, texts: list[Any]) -> list[Any]:
+    """The texts of a field; raises RefusalError if there is none."""
     if not texts:
         raise RefusalError(400, f"{name}: is empty, expected one text or more", "Empty")
     return texts

@@ -1,4 +1,4 @@
-"""Engine: one thread that scores the waiting pairs of all requests together, within the model's token budget."""
+"""Engine: a thread that scores the waiting pairs of all requests together, within the model's token budget."""
 
 import contextlib
 import threading
@@ -17,10 +17,10 @@ ENDED = "the model's thread has ended; start the server again"
 
 
 class Job:
-    """The pairs of one request, and their scores as they come.
+    """The pairs of a request, and the scores computed so far.
 
-    `outcome` gets the scores in the order of the request, or a RefusalError; a job whose outcome is cancelled is
-    scored no further. `tokens` are those of all passages, query and special tokens included.
+    `outcome` gets the scores in the order of the request, or a RefusalError; a cancelled job is not scored further.
+    `tokens` is the number of tokens of all passages, including query and special tokens.
     """
 
     def __init__(self, passages: TokenisedPairs) -> None:
@@ -30,21 +30,21 @@ class Job:
         self.scores = PairScores(np.full(self.left, np.nan, np.float32), np.zeros((self.left, 2), np.int64))
 
 
-Part = tuple[Job, list[int]]
-"""A job, and the places of some of its pairs."""
+Share = tuple[Job, list[int]]
+"""A job's share of a chunk: the indices of some of its pairs."""
 
 
 class Engine:
     """Scores jobs in one thread.
 
-    What waits is taken together and scored longest first, in chunks of the token budget that have pairs of any job.
-    What comes meanwhile is taken next, so that no job waits for more than those that came before it. `max_queue` bounds
-    the documents of all requests, from when they are tokenised to when they are answered.
+    All waiting jobs are taken together and scored longest passages first, in chunks that fit the token budget and may
+    have pairs of several jobs. Jobs that arrive later are taken next: first come, first served. `max_queue` bounds the
+    documents of all unanswered requests.
     """
 
     def __init__(self, scorer: TextScorer, max_queue: int, metrics: Metrics) -> None:
         self._scorer, self._max_queue, self._metrics = scorer, max_queue, metrics
-        self._changed = threading.Condition()  # its lock may be taken again by the thread that has it
+        self._changed = threading.Condition()  # with a reentrant lock
         self._waiting: list[Job] = []
         self._unfinished: set[Job] = set()
         self._stopping = False
@@ -56,14 +56,14 @@ class Engine:
         self._thread.start()
 
     def stop(self) -> None:
-        """Waits until the jobs that were submitted are scored, and ends the thread."""
+        """Waits until the submitted jobs are scored, and ends the thread."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
         self._thread.join()
 
     def _check_room(self, documents: int) -> None:
-        """Raises RefusalError if this number of documents does not fit into the queue, or the thread has ended."""
+        """Raises RefusalError if the queue has no room for so many documents, or if the thread has ended."""
         if not self.healthy:
             raise RefusalError(503, ENDED)
         if self.documents + documents > self._max_queue:
@@ -72,7 +72,7 @@ class Engine:
 
     @contextlib.contextmanager
     def room(self, documents: int) -> Iterator[None]:
-        """Counts a request and its documents as waiting, within the block; RefusalError as `_check_room`."""
+        """Counts a request and its documents as waiting within the block; raises RefusalError as `_check_room`."""
         with self._changed:
             self._check_room(documents)
             self.documents, self.requests = self.documents + documents, self.requests + 1
@@ -83,7 +83,7 @@ class Engine:
                 self.documents, self.requests = self.documents - documents, self.requests - 1
 
     def submit(self, job: Job) -> Future[PairScores]:
-        """Has a job scored, and gives its outcome; raises RefusalError if the thread has ended."""
+        """Queues a job and returns its outcome; raises RefusalError if the thread has ended."""
         with self._changed:
             self._check_room(0)
             self._unfinished.add(job)
@@ -96,8 +96,8 @@ class Engine:
         try:
             with self._scorer.scoring():
                 while jobs := self._next():
-                    for parts in self._chunks(jobs):
-                        self._score(parts)
+                    for chunk in self._chunks(jobs):
+                        self._score(chunk)
         finally:
             with self._changed:
                 self.healthy = False
@@ -105,16 +105,16 @@ class Engine:
                 _finish(job, RefusalError(503, ENDED))
 
     def _next(self) -> list[Job]:
-        """The jobs to score together; waits for one, and is empty when the engine stops."""
+        """Waits for a job and returns all waiting jobs; empty when the engine stops."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._stopping)
             taken, self._waiting = self._waiting, []
             return taken
 
-    def _chunks(self, jobs: Sequence[Job]) -> Iterator[list[Part]]:
-        """The pairs, longest passages first, in chunks of at most the budget's tokens; a longer pair is one alone.
+    def _chunks(self, jobs: Sequence[Job]) -> Iterator[list[Share]]:
+        """Cuts the pairs, longest passages first, into chunks within the budget; a longer pair is a chunk of its own.
 
-        A chunk is cut when the one before it was scored: the budget may have shrunk, and jobs may have been cancelled.
+        A chunk is cut after the previous one was scored, as the budget may shrink and jobs may be cancelled.
         """
         pairs = [(job, place) for job in jobs for place in range(job.left)]
         chunk: dict[Job, list[int]] = {}
@@ -130,23 +130,23 @@ class Engine:
         if chunk:
             yield list(chunk.items())
 
-    def _score(self, parts: Sequence[Part]) -> None:
-        """Scores a chunk; if that fails, each job by itself, so that one does not fail for another."""
+    def _score(self, chunk: Sequence[Share]) -> None:
+        """Scores a chunk; if this fails, each job separately, so that no job fails because of another."""
         try:
-            inputs = [job.passages.builder([job.passages.pairs[place] for place in places]) for job, places in parts]
+            inputs = [job.passages.builder([job.passages.pairs[place] for place in places]) for job, places in chunk]
             scored = self._scorer.score_packed(join_packed(inputs))
         except Exception as error:
-            if len(parts) > 1:
-                for part in parts:
-                    self._score([part])
+            if len(chunk) > 1:
+                for share in chunk:
+                    self._score([share])
                 return
-            # The message may have the text of a query in it.
+            # The error's message may contain a query, so only its type is logged.
             log.info(f"a request could not be scored: {type(error).__name__}")
-            _finish(parts[0][0], RefusalError(500, f"the model could not score the documents: {type(error).__name__}"))
+            _finish(chunk[0][0], RefusalError(500, f"the model could not score the documents: {type(error).__name__}"))
             return
-        self._metrics.chunk_requests.observe(len(parts))
+        self._metrics.chunk_requests.observe(len(chunk))
         begin = 0
-        for job, places in parts:
+        for job, places in chunk:
             end = begin + len(places)
             self._metrics.documents.inc(len(places))
             self._metrics.tokens.inc(int(job.totals[places].sum()))
@@ -160,7 +160,7 @@ class Engine:
 
 
 def _finish(job: Job, found: PairScores | RefusalError) -> None:
-    """Gives a job its outcome, unless that was cancelled."""
+    """Sets the outcome of a job unless it was cancelled."""
     if job.outcome.set_running_or_notify_cancel():
         if isinstance(found, RefusalError):
             job.outcome.set_exception(found)

@@ -1,6 +1,6 @@
-"""The fields that clients send beside those of `dialects`: which change no answer, and which are refused.
+"""The other fields that clients send: fields without effect, and fields that are refused.
 
-A field that the server does not compute would give an answer that is wrong in silence. So it is refused by name, unless
+Ignoring a field that the server does not support could silently give a wrong answer. So it is refused by name, unless
 its value changes neither order nor scores nor texts.
 """
 
@@ -12,7 +12,7 @@ from rerank.utils.errors import nearest
 
 
 class Refused(NamedTuple):
-    """A field that is not computed: the values with which it changes nothing, and what to do for others."""
+    """An unsupported field: `harmless` values, which change nothing, and the advice for others."""
 
     harmless: tuple[Any, ...]
     instead: str
@@ -23,13 +23,13 @@ WITHOUT_EFFECT = frozenset(
 )
 """Fields whose value changes no answer: there is one model, and requests are answered first come, first served."""
 
-CUT = "documents are cut at their end: take max_tokens_per_doc, or shorter texts"
-WHOLE = "a document is read whole, to max_tokens_per_doc, in passages that follow each other"
+CUT = "documents are truncated at their end: take max_tokens_per_doc, or shorter texts"
+WHOLE = "a document is read whole, up to max_tokens_per_doc, in consecutive passages"
 PROMPT = "the prompt is the checkpoint's template"
 ACTIVATION = "take use_activation"
 REFUSED = {
     # Cohere 1, Together
-    "rank_fields": Refused(([], ["text"]), "only the key text of a document is read: put what is to be ranked there"),
+    "rank_fields": Refused(([], ["text"]), "only the key text of a document is ranked: put the text there"),
     "max_chunks_per_doc": Refused((), WHOLE),
     # TEI
     "truncation_direction": Refused(("Right", "right"), CUT),
@@ -40,7 +40,7 @@ REFUSED = {
     "instruction": Refused(("",), PROMPT),
     "chat_template": Refused(("",), PROMPT),
     "chat_template_kwargs": Refused(({},), PROMPT),
-    "mm_processor_kwargs": Refused(({},), "texts alone are ranked"),
+    "mm_processor_kwargs": Refused(({},), "only texts are ranked"),
     "add_special_tokens": Refused((True,), "the model reads a pair with its special tokens"),
     "normalize": Refused((), ACTIVATION),
     "softmax": Refused((), ACTIVATION),
@@ -50,13 +50,13 @@ REFUSED = {
     # SiliconFlow, Xinference
     "overlap_tokens": Refused((0,), WHOLE),
 }
-"""Field -> what is refused; the order of the servers that have it."""
+"""The refused fields, grouped by the servers that have them."""
 
 
 def check_fields(body: Body, known: Collection[str]) -> Body:
-    """The fields of a request that are in `known`; raises RefusalError for one that would change the answer.
+    """The fields of a request that are in `known`; raises RefusalError for others that would change the answer.
 
-    A field that no server has is refused too, unless it is null: it may be a misspelt one.
+    Unknown fields are refused too, as they may be misspelt, unless they are null.
     """
     for name, value in body.items():
         if name in known or name in WITHOUT_EFFECT or value is None:
@@ -70,7 +70,7 @@ def check_fields(body: Body, known: Collection[str]) -> Body:
 
 
 def one_name(body: Body, names: dict[str, str]) -> Body:
-    """The body with each field under the name that `names` gives it; raises RefusalError if two names meet."""
+    """The body with fields renamed by `names`; raises RefusalError if a field is given under two names."""
     found: Body = {}
     for name, value in body.items():
         target = names.get(name, name)

@@ -5,11 +5,14 @@ from functools import partial
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+"""Buckets of the time of a request, in seconds."""
+
 REQUESTS = (1, 2, 4, 8, 16, 32, 64, 128)
+"""Buckets of the requests in a forward pass."""
 
 
 class Metrics:
-    """Counts of one server; a process may have several, each with a registry of its own."""
+    """The metrics of one server; each server of a process has its own registry."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
@@ -31,7 +34,7 @@ class Metrics:
         ProcessCollector(registry=registry)
 
     def request(self, path: str, status: int, seconds: float) -> None:
-        """A request was answered."""
+        """Counts an answered request."""
         self._requests.labels(path, str(status)).inc()
         if status == 200:
             self._seconds.labels(path).observe(seconds)

@@ -1,4 +1,4 @@
-"""Requests: what they may take, how their bodies are read, and how each is answered or refused."""
+"""Reads the bodies of requests within limits, and answers or refuses requests."""
 
 import asyncio
 import time
@@ -15,23 +15,25 @@ from rerank.serving.metrics import Metrics
 from rerank.utils.progress import log
 
 DISCARDED = 4
-"""A body is read to its end, so that the client reads the refusal, up to so many times the limit."""
+"""A body that is too large is read up to this many times the limit, so that the client reads the refusal."""
+
 KINDS = {429: "Overloaded", 500: "Backend", 503: "Unhealthy"}
-"""What TEI calls errors with these statuses; others are "Validation"."""
+"""TEI's error types by status; others are "Validation"."""
+
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}
-"""Status -> headers of a refusal; after a second a full queue may have space."""
+"""Status -> headers of a refusal; a full queue may have room after a second."""
 
 Body = dict[str, Any]
 """The JSON object of a request."""
 Answer = Callable[[str, Body], Coroutine[Any, Any, Any]]
-"""(path, body) -> the JSON of the answer to a request, or RefusalError; cancelled if the client goes away."""
+"""(path, body) -> the JSON of the answer; raises RefusalError, and is cancelled if the client disconnects."""
 Fields = TypeVar("Fields", bound=msgspec.Struct)
 
 
 class RefusalError(Exception):
-    """A request that gets no answer: the HTTP status, and a line that says what was wrong and what is expected.
+    """A refused request: the HTTP status, and a line that states the mistake and the expected value.
 
-    The line never contains a query or a document. `kind` is what TEI calls the error.
+    The line never contains a query or a document. `kind` is TEI's error type.
     """
 
     def __init__(self, status: int, line: str, kind: str = "") -> None:
@@ -39,7 +41,7 @@ class RefusalError(Exception):
         self.status, self.kind, self.headers = status, kind or KINDS.get(status, "Validation"), HEADERS.get(status, {})
 
     def response(self) -> JSONResponse:
-        """The line where the clients of TEI (`error`), Jina (`detail`) and Cohere (`message`) look for it."""
+        """The response, with the line under the keys of TEI (`error`), Jina (`detail`) and Cohere (`message`)."""
         line = str(self)
         body = {"error": line, "error_type": self.kind, "detail": line, "message": line}
         return JSONResponse(body, self.status, self.headers)
@@ -49,8 +51,10 @@ class RefusalError(Exception):
 class Limits:
     """The limits of a server.
 
-    max_body_bytes: the bytes of a request; max_documents: its documents; max_queue: the documents of all requests that
-    wait or are being scored; body_seconds: the seconds in which a body must arrive.
+    max_body_bytes: bytes of a request's body.
+    max_documents: documents of a request.
+    max_queue: documents of all requests that wait or are being scored.
+    body_seconds: seconds in which a body must arrive.
     """
 
     max_body_bytes: int = 16 * 2**20
@@ -62,7 +66,7 @@ class Limits:
 async def read_body(request: Request, limits: Limits) -> bytes:
     """The whole body of a request.
 
-    Raises RefusalError if it has another type, is too large or late, and ClientDisconnect if its end never comes.
+    Raises RefusalError if it is not JSON, too large or too late, and ClientDisconnect if the client disconnects.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RefusalError(415, "Content-Type: expected application/json")
@@ -72,12 +76,12 @@ async def read_body(request: Request, limits: Limits) -> bytes:
         raise too_large
     try:
         async with asyncio.timeout(limits.body_seconds):
-            async for part in request.stream():
-                size += len(part)
+            async for chunk in request.stream():
+                size += len(chunk)
                 if size > DISCARDED * limit:
                     break
                 if size <= limit:
-                    body += part
+                    body += chunk
     except TimeoutError:
         raise RefusalError(408, f"the body did not arrive in {limits.body_seconds:g} s") from None
     if size > limit:
@@ -89,14 +93,14 @@ def parse(body: bytes) -> Body:
     """The JSON object of a body; raises RefusalError for anything else."""
     try:
         return msgspec.json.decode(body, type=Body)
-    except (ValueError, RecursionError) as error:  # the message has no part of the body in it
+    except (ValueError, RecursionError) as error:  # the message contains nothing of the body
         raise RefusalError(400, f"the body is not a JSON object in UTF-8: {error}") from None
 
 
 def convert(body: Body, kind: type[Fields]) -> Fields:
     """The fields of a JSON object; "true" may be a boolean and "3" a number.
 
-    Raises RefusalError, which names the field and never has its value.
+    Raises RefusalError, which names the field but not its value.
     """
     try:
         return msgspec.convert(body, kind, strict=False)
@@ -118,7 +122,7 @@ async def respond(answer: Answer, limits: Limits, metrics: Metrics, request: Req
         response = refusal.response()
     except ClientDisconnect:
         metrics.clients_gone.inc()
-        response = Response(status_code=499)  # which the metrics alone see
+        response = Response(status_code=499)  # only for the metrics
     except Exception as error:
         log_error("internal error", error)
         response = RefusalError(500, f"internal error: {type(error).__name__}").response()
@@ -127,7 +131,7 @@ async def respond(answer: Answer, limits: Limits, metrics: Metrics, request: Req
 
 
 async def _unless_gone(request: Request, work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of `work`, which is cancelled if the client goes away first."""
+    """The result of `work`, which is cancelled if the client disconnects first."""
     working = asyncio.create_task(work)
     while not working.done():
         await asyncio.wait([working], timeout=0.1)
@@ -138,6 +142,6 @@ async def _unless_gone(request: Request, work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def log_error(what: str, error: Exception) -> None:
-    """Logs the type of an error and where it was raised, but not its message, which may have the text of a query."""
+    """Logs the type and the traceback of an error, but not its message, which may contain a query."""
     frames = "".join(traceback.format_tb(error.__traceback__))
     log.error(f"{what}: {type(error).__name__}\n{frames.rstrip()}")

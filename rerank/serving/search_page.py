@@ -1,8 +1,8 @@
 """The searches of `rerank serve`: a page, and JSON at `/search`.
 
-The page is a form and a list, whose hits open to whole documents, without a script: it works in every browser. The
-address of a search has its query, so that it can be shared and gone back to; no log has it, and the page loads nothing
-and sends no address to other sites.
+The page is a form and a list of hits that open to whole documents; it has no script, so it works in every browser. The
+URL of a search has the query, so that it can be shared and bookmarked. No log has the query, and the page loads nothing
+from other sites and sends them no referrer.
 """
 
 import asyncio
@@ -26,12 +26,18 @@ from rerank.serving.requests import Body, Limits, RefusalError, convert, log_err
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
-TOP, MOST = 10, 1000
-"""The documents that a search shows, and the most that it can be asked for."""
+TOP = 10
+"""Documents of a page, and the default of a search."""
+
+MOST = 1000
+"""Most documents that a search may ask for."""
+
 LARGEST_BODY = 2**16
-"""Bytes of a request; of a query, the model reads half of its input length at most."""
+"""Bytes of a request; the model reads a query up to half of its input length, which is far less."""
+
 MOST_WAITING = 16
-"""Searches that may wait or run at once."""
+"""Most searches that wait or run at the same time."""
+
 FOLDER = Path(__file__).parent
 CSS = (FOLDER / "search.css").read_text(encoding="utf-8")
 STYLE = base64.b64encode(hashlib.sha256(CSS.encode()).digest()).decode()
@@ -42,7 +48,7 @@ HEADERS = {
     "Content-Security-Policy": f"default-src 'none'; img-src data:; style-src 'sha256-{STYLE}'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'",
 }
-"""Those of the page."""
+"""The headers of the page."""
 TEMPLATES = Environment(
     loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
@@ -55,7 +61,7 @@ class PageRequest(msgspec.Struct, rename={"first": "from"}):
 
 
 class SearchRequest(msgspec.Struct):
-    """`POST /search`; explain: with rank and score of each stage, and the words that match."""
+    """`POST /search`; `explain` adds the rank and score in each stage, and the words that match."""
 
     query: str
     top: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = TOP
@@ -63,10 +69,10 @@ class SearchRequest(msgspec.Struct):
 
 
 class Searches:
-    """Searches a collection, one query after the other: Java keeps what it knows of a thread as long as that lives.
+    """Searches a collection in one thread, one query after the other; Java keeps data for each thread that calls it.
 
-    `search` finds documents by (query, top, explain=); it may raise RefusalError, and its errors must not have the
-    query in them. `collection` is the name that the page shows.
+    `search(query, top, explain=)` finds documents; it may raise RefusalError, and its errors must not contain the
+    query. `collection` is the name that the page shows.
     """
 
     def __init__(self, search: Callable[..., Sequence[Hit]], collection: str, metrics: Metrics) -> None:
@@ -75,14 +81,14 @@ class Searches:
         self._thread, self._waiting = ThreadPoolExecutor(1, thread_name_prefix="search"), 0
 
     def stop(self) -> None:
-        """Ends the thread when what waits is done."""
+        """Waits for the submitted searches, and ends the thread."""
         self._thread.shutdown()
 
     async def page(self, request: Request) -> Response:
         """The form, with the hits of a query if there is one.
 
-        A request that is refused gets a line in the page, with the status of its reason: 422 for an empty query, 429
-        where too many searches wait, 500 where a search fails.
+        A refused request gets the page with a line that gives the reason: status 422 for an empty query, 429 if too
+        many searches wait, 500 if a search fails.
         """
         query = request.query_params.get("query")
         if query is None:
@@ -104,8 +110,8 @@ class Searches:
     async def answer(self, path: str, body: Body) -> Any:
         """{hits: [{doc_id, rank, score, title, snippet}], answered_by?}, best first; raises RefusalError.
 
-        `answered_by` is the name of the stage that ranked them. Title and snippet are {text, marks}, and a mark is the
-        begin and end of a word of the query, in characters.
+        `answered_by` is the name of the stage that ranked them. Title and snippet are {text, marks}; a mark has the
+        start and end of a word of the query, in characters.
         """
         asked = convert(body, SearchRequest)
         hits = await self._find(asked.query, asked.top, asked.explain)

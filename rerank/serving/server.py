@@ -1,4 +1,4 @@
-"""Runs the application with uvicorn until a signal, and then until the last request is answered."""
+"""Runs the application with uvicorn until a signal arrives and the last request is answered."""
 
 import contextlib
 import socket
@@ -16,7 +16,7 @@ from rerank.utils.progress import log, print_result
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """A bound socket that does not listen yet; raises UserError for an address in use or not of this machine."""
+    """A bound socket that does not listen yet; raises UserError if the address is in use or not of this machine."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, UnicodeError) as error:
@@ -34,7 +34,7 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 def read_keys(path: Path) -> tuple[str, ...]:
-    """The keys in a file, one a line, without white space around them; raises UserError if a line has no key."""
+    """The keys in a file, one a line, stripped of white space; raises UserError if a line has no key."""
     expected = "expected a key on each line, of printable ASCII characters"
     try:
         keys = [line.strip() for line in path.read_text(encoding="ascii").strip().splitlines()]
@@ -55,10 +55,9 @@ def address_of(bound: socket.socket) -> str:
 
 @contextlib.contextmanager
 def running(app: ASGIApp, bound: socket.socket) -> Iterator[threading.Event]:
-    """Serves within the block, from its begin; after it no connection is accepted.
+    """Serves within the block; at its end, accepts no connections and waits until requests in flight are answered.
 
-    The block ends when the requests in flight are answered. It gives an event that is set if the server ends before.
-    uvicorn logs nothing, as a line on a request may have content of it.
+    Yields an event that is set if the server ends early. uvicorn logs nothing, as its lines may contain queries.
     """
     quiet: dict[str, Any] = {"log_config": None, "log_level": "critical", "access_log": False, "server_header": False}
     server, ended = uvicorn.Server(uvicorn.Config(app, lifespan="off", **quiet)), threading.Event()
@@ -76,14 +75,14 @@ def running(app: ASGIApp, bound: socket.socket) -> Iterator[threading.Event]:
         yield ended
     finally:
         server.should_exit = True
-        # Not Thread.join: once a signal has interrupted it, Python 3.11 takes a thread that runs for ended (bpo-45274).
+        # Thread.join, once interrupted by a signal, takes a running thread for ended in Python 3.11 (bpo-45274).
         ended.wait()
 
 
 def serve_until_interrupted(app: ASGIApp, bound: socket.socket, line: str) -> None:
-    """Prints the line and serves until a KeyboardInterrupt, raised again once the requests in flight are answered.
+    """Prints the line and serves until a KeyboardInterrupt, which is raised again when requests in flight are answered.
 
-    uvicorn runs in a thread, so that signals stay those of the command line: a second one ends the process at once.
+    uvicorn runs in a thread, so that the command line keeps its signal handlers: a second signal ends the process.
     """
     try:
         with running(app, bound) as ended:

@@ -20,8 +20,8 @@ from rerank.serving.requests import Body, Limits, RefusalError, respond
 class Service:
     """Answers the requests for scores.
 
-    `name` is the model's, as answers give it. One thread tokenises, since a tokenizer is not to be called by two at
-    once; the engine's thread scores.
+    `name` is the model's name in answers. One thread tokenises, as tokenizers are not thread-safe; the engine's thread
+    scores.
     """
 
     def __init__(self, reranker: Reranker, name: str, limits: Limits, metrics: Metrics) -> None:
@@ -31,14 +31,14 @@ class Service:
         self._tokeniser = ThreadPoolExecutor(1, thread_name_prefix="tokeniser")
 
     def stop(self) -> None:
-        """Scores what was submitted, and ends the threads."""
+        """Waits for the submitted requests, and ends the threads."""
         self.engine.stop()
         self._tokeniser.shutdown()
 
     def rank_passages(
         self, query: str, documents: Sequence[str], *, first_scores: Sequence[float] | None = None
     ) -> list[BestPassage]:
-        """What `Reranker.rank_passages` gives, scored together with the requests; blocks until it is.
+        """As `Reranker.rank_passages`, scored together with the requests; blocks until the scores are there.
 
         Raises RefusalError if the queue is full or the model fails.
         """
@@ -58,14 +58,14 @@ class Service:
             tokenise, loop = self.reranker.scorer.tokenise_pairs, asyncio.get_running_loop()
             asked = question.pairs, question.max_doc_tokens
             passages = await loop.run_in_executor(self._tokeniser, tokenise, *asked)
-            job, warnings = Job(passages), self._what_is_cut(passages, question)
+            job, warnings = Job(passages), self._cut_warnings(passages, question)
             if warnings and not question.may_cut:
-                raise RefusalError(413, f"{'; '.join(warnings)}: the request allows no cut")
+                raise RefusalError(413, f"{'; '.join(warnings)}: the request allows no truncation")
             found = await asyncio.wrap_future(self.engine.submit(job))
         return request.answer(Scored(question, found.scores, job.tokens, self.name, warnings))
 
-    def _what_is_cut(self, passages: TokenisedPairs, question: Question) -> list[str]:
-        """A line for documents, and one for queries, that the model does not read to their end; they are counted."""
+    def _cut_warnings(self, passages: TokenisedPairs, question: Question) -> list[str]:
+        """Lines about truncated documents and queries, which are also counted in the metrics."""
         store, own = passages.builder.documents, self.reranker.scorer.model.max_doc_tokens
         asked = question.max_doc_tokens
         documents = int((store.lengths > np.diff(store.offsets)).sum())

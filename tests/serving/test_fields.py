@@ -122,7 +122,7 @@ def test_a_request_that_allows_no_cut_is_refused_for_a_long_text(server, api, fi
     assert ask(server, api, **documents)[0] == 200
     status, content = ask(server, api, **documents, **{field: value})
     assert status == 413
-    assert content["error"] == "1 documents are cut at 800 tokens: the request allows no cut"
+    assert content["error"] == "1 documents are cut at 800 tokens: the request allows no truncation"
 
 
 def test_what_is_cut_or_capped_is_said(server):
