@@ -1,1 +1,1 @@
-"""The command line: one module per command, imported when the command is called. Contains no logic of experiments."""
+"""The command line: one module per command, imported when the command is called; only arguments, no logic."""

@@ -1,4 +1,4 @@
-"""The commands of the command line, each in a module that is imported when it is called."""
+"""The commands of the command line; each is in a module that is imported when it is called."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -22,7 +22,7 @@ COMMANDS = {
     "stage answers unless another is clearly ahead.\n\n"
     "Example: rerank fit my-collection --encoder sentence-transformers/all-MiniLM-L6-v2",
     "update": "Take new, changed and removed documents into a fitted pipeline.\n\n"
-    "Only new and changed documents are embedded; what was learned and measured stays.",
+    "Only new and changed documents are embedded; nothing is learned or measured again.",
     "retrieve": "Retrieve candidates with BM25 into runs/<collection>/bm25.run.",
     "fuse": "Fuse runs into one, by reciprocal rank or by interpolation.\n\n"
     "The weights of an interpolation are given, or tuned on validation queries.",
@@ -32,9 +32,9 @@ COMMANDS = {
     "sweep": "Train every combination of a grid of settings in parallel.\n\nFinished cells are kept.\n\n"
     "Example: rerank sweep letor --collection MQ2008",
     "distill": "Train an encoder on the scores of a cross-encoder, its teacher.\n\n"
-    "It scores the candidates of every query once; what it scored is kept.\n\n"
+    "The teacher scores the candidates of every query once; its scores are kept.\n\n"
     "Example: rerank distill runs/my-collection/large --collection my-collection --encoder prajjwal1/bert-tiny",
-    "score": "Rank queries with a fitted pipeline, or re-rank any run, or BM25's, with a cross-encoder.\n\n"
+    "score": "Rank queries with a fitted pipeline, or re-rank a run with a cross-encoder.\n\n"
     "No judgments are needed; --collection.queries gives new queries.\n\n"
     "Example: rerank score runs/my-collection/pipeline --queries topics.tsv --out topics.run",
     "search": "Search a collection with a fitted pipeline or a cross-encoder; the words of the query are marked.",
@@ -51,17 +51,28 @@ COMMANDS = {
 """The help of each command, in the order of the data flow; the first sentence is its line in `rerank --help`."""
 
 FUNCTIONS = {"eval": "evaluate"}
-PLUGIN, HELP, END, ALL = "--plugin", ("--help", "-h"), "--", "all"
+"""Commands whose function has another name."""
+
+PLUGIN = "--plugin"
+HELP = ("--help", "-h")
+
+END = "--"
+"""The word that ends the flags."""
+
+ALL = "all"
+"""The word after --help that shows all settings."""
+
 WITH_SETTINGS = ("doctor", "fit", "retrieve", "train", "distill", "score", "search", "serve", "export")
+"""Commands that take --config."""
 
 
 def make_app(formatter: "HelpFormatter | None" = None) -> App:
-    """The command line; the formatter is that of the help."""
+    """The command line; `formatter` prints its help."""
     app = App(
         name="rerank",
         help="Fine-tunes a cross-encoder to re-rank the results of a first-stage retriever such as BM25, directly "
         "optimising a differentiable version of the evaluation metric.",
-        help_epilogue="With --plugin MODULE, a command imports a module that registers losses, stages, … of your own.",
+        help_epilogue="With --plugin MODULE, a command imports your module, which registers losses, stages, ….",
         help_format="plaintext",
         help_formatter=formatter,
         help_on_error=False,
@@ -82,7 +93,7 @@ def make_app(formatter: "HelpFormatter | None" = None) -> App:
 
 
 def run(words: Sequence[str]) -> None:
-    """Runs the words of a command line; `--plugin MODULE` is taken from them, and `all` after the help of a command."""
+    """Runs the words of a command line, after handling `--plugin MODULE` and `--help all`."""
     left, modules = _take_plugins(words)
     if modules:
         add_plugins(modules)
@@ -97,7 +108,7 @@ def run(words: Sequence[str]) -> None:
 
 
 def _read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Fills the settings from the file of --config; cyclopts calls it once the flags are read."""
+    """Fills the settings from the file of --config; cyclopts calls it after reading the flags."""
     from rerank.config.files import config_file
     from rerank.config.flags import fill
     from rerank.experiments.runs.settings import read_toml
@@ -108,7 +119,7 @@ def _read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCo
 
 
 def with_values(words: Sequence[str]) -> list[str]:
-    """The words with the values that switches among the hyperparameters leave out.
+    """The words with explicit values for the boolean flags of a loss.
 
     >>> with_values(["--loss.no-stop-gradient", "--loss.stop-gradient", "--loss.alpha", "2"])
     ['--loss.stop-gradient=false', '--loss.stop-gradient=true', '--loss.alpha', '2']
@@ -129,7 +140,7 @@ def with_values(words: Sequence[str]) -> list[str]:
 
 
 def _take_plugins(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words without `--plugin MODULE`, and the modules; raises UserError for a flag without one."""
+    """The words without `--plugin MODULE`, and the modules; raises UserError for a flag without a module."""
     left, modules, given = [], [], iter(words)
     for word in given:
         flag, equals, module = word.partition("=")
@@ -139,7 +150,7 @@ def _take_plugins(words: Sequence[str]) -> tuple[list[str], list[str]]:
                 break
             continue
         module = module if equals else next(given, "")
-        if not all(part.isidentifier() for part in module.split(".")):
+        if not all(name.isidentifier() for name in module.split(".")):
             raise UserError(f"{PLUGIN}: expected the name of a module, such as my_losses, got {module or 'nothing'}")
         modules.append(module)
     return [*left, *given], modules

@@ -1,4 +1,4 @@
-"""Arguments and settings of several commands."""
+"""Arguments and settings that several commands share."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -13,7 +13,7 @@ from rerank.utils.parameters import PathText, Pattern, Whole, at_least
 Model = Annotated[
     PathText,
     Parameter(
-        help="The folder that `rerank fit` wrote; or runs/<collection>/<experiment>/fold1/checkpoint, or any Hugging "
+        help="A folder that `rerank fit` wrote; or runs/<collection>/<experiment>/fold1/checkpoint, or any Hugging "
         "Face cross-encoder."
     ),
 ]
@@ -26,15 +26,15 @@ Budget = Annotated[
 
 @dataclass(frozen=True)
 class NamedCollection(CollectionSettings):
-    """The collection of a command whose model names one."""
+    """The collection of a command whose model records one."""
 
     source: Annotated[PathText, often("--collection"), Parameter(show_default=False)] = ""
-    """Where queries and documents are; default: the collection that the checkpoint was trained on."""
+    """The collection; default: the one that the checkpoint was trained on."""
 
 
 @dataclass(frozen=True)
 class RankingFlags(Flags):
-    """The settings that act on what ranks with a pipeline or a model."""
+    """The settings of commands that rank with a pipeline or a model."""
 
     collection: Annotated[NamedCollection, only("collection", "source", "language")] = NamedCollection()
     first_stage: Annotated[FirstStageSettings, only("first_stage", "index", "depth", "k1", "b", "threads")] = (
@@ -49,7 +49,7 @@ class RankingFlags(Flags):
 
 @dataclass(frozen=True)
 class FewCandidates(FirstStageSettings):
-    """The first stage of a search: it shows few documents, and somebody waits for them."""
+    """The first stage of a search: few candidates, as a user waits for a few documents."""
 
     depth: Annotated[Whole, at_least(1), often("--depth")] = 50
     """Candidates per query."""
@@ -57,11 +57,11 @@ class FewCandidates(FirstStageSettings):
 
 @dataclass(frozen=True)
 class SearchFlags(RankingFlags):
-    """The settings that act on a search."""
+    """The settings of a search."""
 
     first_stage: Annotated[FewCandidates, only("first_stage", "index", "depth", "k1", "b", "threads")] = FewCandidates()
 
 
 def milliseconds(budget: str) -> float | None:
-    """The number of milliseconds; None without a budget."""
+    """The number of milliseconds of a budget such as 100ms; None without a budget."""
     return float(budget.removesuffix("ms")) if budget else None

@@ -1,4 +1,4 @@
-"""`rerank demo`: the whole pipeline on a generated collection."""
+"""`rerank demo`: all steps of an experiment on a generated collection."""
 
 import time
 from pathlib import Path
@@ -12,11 +12,11 @@ from rerank.utils.parameters import FilePath
 from rerank.utils.progress import log
 
 LOSSES = {"hinge": config.LossSettings("hinge"), "smoothi": config.LossSettings("smoothi", {"alpha": 10.0})}
-"""By experiment. Of the alphas 1 (the paper's), 3, 10, 30 and 100, validation prefers 10 (docs/results.md)."""
+"""Experiment -> its loss. Validation prefers alpha 10 among 1 (the paper's), 3, 10, 30 and 100 (docs/results.md)."""
 
 
 def demo(folder: FilePath = Path("runs/demo")) -> None:
-    """Generates a collection and a small BERT, retrieves, trains with two losses on three folds, prints the table.
+    """Generates a collection and a small BERT, retrieves, trains with two losses on three folds, and prints a table.
 
     Existing results are kept; remove `folder` to start over.
 
@@ -41,7 +41,7 @@ def demo(folder: FilePath = Path("runs/demo")) -> None:
 
 
 def make_inputs(folder: Path) -> None:
-    """Makes the collection and the small encoder in the folder, unless they are there."""
+    """Makes the collection and the small encoder in the folder, unless they exist."""
     from rerank.data.demo import make_collection
     from rerank.models.tiny_bert import make_encoder
 
@@ -58,8 +58,8 @@ def make_inputs(folder: Path) -> None:
 def demo_config(folder: Path, loss: str) -> config.Config:
     """The settings of one of LOSSES.
 
-    Small steps that end at 0 and the average of the weights make the table nearly the same on every processor
-    (docs/results.md, the demo); so does a single epoch, as few validation queries choose one of several by chance.
+    A learning rate that decays to 0, averaged weights and a single epoch make the table nearly the same on every
+    processor (docs/results.md, the demo). With several epochs, the few validation queries would choose one by chance.
     """
     return config.Config(
         collection=config.CollectionSettings(source=str(folder / "collections" / "towns"), folds=3),

@@ -1,4 +1,4 @@
-"""`rerank distill`: a teacher scores the candidates, and an encoder is trained on its scores."""
+"""`rerank distill`: a teacher scores the candidates, and a student is trained on its scores."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -35,7 +35,7 @@ class DistillationLoss(LossSettings):
 
 @dataclass(frozen=True)
 class DistillFlags(Flags):
-    """The settings that act on the training of a student."""
+    """The settings of a distillation."""
 
     collection: CollectionSettings = CollectionSettings()
     first_stage: FirstStageSettings = FirstStageSettings()
@@ -48,7 +48,7 @@ class DistillFlags(Flags):
 def distill(
     teacher: PathText, *, fold: str = "all", teacher_template: str = "", flags: DistillFlags = DistillFlags()
 ) -> None:
-    """Trains an encoder, the student, on the scores that a cross-encoder, the teacher, gives to the candidates.
+    """Trains an encoder, the student, on the scores of a cross-encoder, the teacher.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def distill(
     fold
         The test fold: 1, 2, …, or all; or final, the model to deploy.
     teacher_template
-        The prompt of the teacher, as --encoder.template is that of the student.
+        The teacher's prompt with {query} and {document}; --encoder.template is the student's.
     """
     from rerank.experiments.distill import distill
 

@@ -1,4 +1,4 @@
-"""`rerank doctor`: checks the installation, and the collection and the encoder that it is given."""
+"""`rerank doctor`: checks the installation and, if given, a collection and an encoder."""
 
 import sys
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class CheckedEncoder(EncoderSettings):
 
 @dataclass(frozen=True)
 class DoctorFlags(Flags):
-    """The settings that name what is checked."""
+    """The settings that name the collection, the encoder and the device to check."""
 
     collection: CheckedCollection = CheckedCollection()
     first_stage: Annotated[FirstStageSettings, only("first_stage", "run", "index")] = FirstStageSettings()
@@ -52,19 +52,19 @@ class DoctorFlags(Flags):
 
 
 def doctor(*, flags: DoctorFlags = DoctorFlags()) -> None:
-    """Checks Java, the packages, the GPU, and what is named; exit code 1 if something is missing."""
+    """Checks Java, the packages, the device, and the given collection and encoder; exit code 1 if one is missing."""
     config = flags.config()
     source = config.collection.source
-    parts: dict[str, Callable[[], str]] = {"Java": java_version, "packages": _packages}
+    checks: dict[str, Callable[[], str]] = {"Java": java_version, "packages": _packages}
     if source and is_feature_source(source):  # needs no Java, first stage or encoder
-        parts = {"packages": _packages, "collection": lambda: _features(config)}
+        checks = {"packages": _packages, "collection": lambda: _features(config)}
     elif source:
-        parts |= {"collection": lambda: _collection(config), "first stage": lambda: _first_stage(config)}
-    if config.encoder.name and "Java" in parts:
-        parts["encoder"] = lambda: _encoder(config)
-    parts["device"] = lambda: describe_device(config.training.device, config.training.precision)
+        checks |= {"collection": lambda: _collection(config), "first stage": lambda: _first_stage(config)}
+    if config.encoder.name and "Java" in checks:
+        checks["encoder"] = lambda: _encoder(config)
+    checks["device"] = lambda: describe_device(config.training.device, config.training.precision)
     ready = True
-    for name, describe in parts.items():
+    for name, describe in checks.items():
         try:
             print(f"ready    {name:<12} {describe()}")
         except UserError as error:

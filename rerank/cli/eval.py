@@ -1,6 +1,6 @@
-"""rerank eval: compares runs."""
+"""`rerank eval`: compares runs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,7 +15,7 @@ from rerank.utils.progress import log
 @Parameter(name="*")
 @dataclass(frozen=True)
 class EvalOptions:
-    """What runs are judged by and compared with, and the table."""
+    """The judgments, the folds, the measures, the tests and the format of the table."""
 
     qrels: Path | None = None
     """The file of judgments [default: the qrels.txt near the runs]."""
@@ -42,7 +42,7 @@ class EvalOptions:
 def evaluate(*runs: Path, options: EvalOptions = EvalOptions()) -> None:
     """Evaluate and compare runs: means, standard errors, significance tests.
 
-    The judgments and the folds are those in runs/<collection>, if the runs are in it.
+    If the runs are in runs/<collection>, its judgments and folds are used.
 
     Parameters
     ----------
@@ -54,12 +54,8 @@ def evaluate(*runs: Path, options: EvalOptions = EvalOptions()) -> None:
         raise UserError(f"--per-query: expected --format csv or json, got {form}")
     from rerank.experiments.runs.run_files import compare_files
 
-    comparison = compare_files(
-        runs,
-        options.qrels,
-        options.folds,
-        options.fold,
-        options.measures,
+    comparison = replace(
+        compare_files(runs, options.qrels, options.folds, options.fold, options.measures),
         baseline=options.baseline,
         test=options.test,
         correction=options.correction,

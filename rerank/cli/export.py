@@ -1,4 +1,4 @@
-"""`rerank export`: a checkpoint as a graph for a CPU."""
+"""`rerank export`: writes a checkpoint as a graph for a CPU."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -16,7 +16,7 @@ from rerank.utils.progress import print_result
 
 @dataclass(frozen=True)
 class Measured(FirstStageSettings):
-    """The candidates that int8 is measured on: few, as they are scored twice."""
+    """The first stage for the measurement of int8: few candidates, as they are scored twice."""
 
     depth: Annotated[Whole, at_least(1), often("--depth")] = 20
     """Documents of a query that int8 is measured on."""
@@ -24,7 +24,7 @@ class Measured(FirstStageSettings):
 
 @dataclass(frozen=True)
 class ExportFlags(Flags):
-    """The settings that act on a graph, and on the measurement of int8."""
+    """The settings of a graph, and of the measurement of int8."""
 
     collection: Annotated[NamedCollection, only("collection", "source", "queries", "language")] = NamedCollection()
     first_stage: Annotated[Measured, only("first_stage", "index", "depth", "k1", "b", "threads")] = Measured()
@@ -51,7 +51,7 @@ def export(
     format
         The library that runs the graph: ONNX Runtime or OpenVINO.
     int8
-        Integer products, which are faster and less exact: what they cost is measured on the collection's queries.
+        Integer products, which are faster and less exact; the loss is measured on queries of the collection.
     """
     check_new_folder(folder, "folder")
     from rerank.experiments.export import export_checkpoint

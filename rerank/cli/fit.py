@@ -1,4 +1,4 @@
-"""`rerank fit`: the best pipeline that a collection and its judgments allow, as one folder."""
+"""`rerank fit`: fits the best pipeline for a collection and its judgments, as one folder."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -17,14 +17,14 @@ from rerank.utils.progress import log, print_result
 @Parameter(name="*")
 @dataclass(frozen=True)
 class FitOptions:
-    """What is fitted, and how the pipeline is chosen."""
+    """The stages to try, the selection, and the folder."""
 
     encoder: PathText = "sentence-transformers/all-MiniLM-L6-v2"
-    """The bi-encoder of the stages: a hub name or a folder; none: BM25 alone."""
+    """The bi-encoder of the stages: a hub name or a folder; none: only BM25."""
     cross_encoder: Annotated[PathText, Parameter(show_default=False)] = ""
     """A cross-encoder that re-ranks, fine-tuned in each fold: a hub name or a folder."""
     pipeline: OptionalPath = None
-    """A TOML file with the stages to try, in the place of the default ones."""
+    """A TOML file with the stages to try [default: the default stages]."""
     measure: str = "nDCG@20"
     """The measure that stages are compared by."""
     out: OptionalPath = None

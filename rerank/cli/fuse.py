@@ -1,4 +1,4 @@
-"""`rerank fuse`: several runs into one."""
+"""`rerank fuse`: fuses several runs into one."""
 
 from typing import Annotated, Literal
 
@@ -32,7 +32,7 @@ def fuse(
     rrf_k
         The k of rrf; a smaller one prefers the first ranks [default: 60].
     weights
-        Those of interpolate, a number for each run [default: tuned].
+        The weights of interpolate, a number for each run [default: tuned].
     qrels
         Judgments of validation queries to tune on [default: by fold, with the qrels.txt and folds.json near the runs].
     measure

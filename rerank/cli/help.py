@@ -1,4 +1,4 @@
-"""The help of a command: its first screen has the settings that are set often, `--help all` has all of them."""
+"""The help of a command: `--help` shows the settings that are often changed, `--help all` shows all."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -19,7 +19,7 @@ SECTIONS = {default_name_transform(section.name) for section in fields(Config)}
 
 
 class Formatter(DefaultFormatter):
-    """Prints the groups of flags; of the settings, unless `whole`, only those that are set often."""
+    """Prints the groups of flags; without `whole`, only the settings that are often changed."""
 
     def __init__(self, whole: bool) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Formatter(DefaultFormatter):
 
 
 def _shown(entry: HelpEntry) -> list[HelpEntry]:
-    """The entry with the losses or poolings that are registered, and one for each hyperparameter of a loss."""
+    """The entry, completed with the registered losses or poolings, and an entry for each hyperparameter of a loss."""
     if "--loss.name" in entry.names:
         listed = (f"{name} ({' '.join(keys)})" if keys else name for name, keys in losses().items())
         return [entry.copy(description=f"Loss, and its hyperparameters (--loss.KEY): {', '.join(listed)}.")]
@@ -53,11 +53,11 @@ def _short(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _hyperparameter(key: str, by_loss: Mapping[str, Setting]) -> HelpEntry:
-    of_value: dict[str, list[str]] = {}
+    by_default: dict[str, list[str]] = {}
     for loss, default in by_loss.items():
-        of_value.setdefault(str(default), []).append(loss)
+        by_default.setdefault(str(default), []).append(loss)
     kind = type(next(iter(by_loss.values())))
-    defaults = "; ".join(f"{', '.join(names)}: {value}" for value, names in of_value.items())
+    defaults = "; ".join(f"{', '.join(names)}: {value}" for value, names in by_default.items())
     return HelpEntry(
         positive_names=(flag_name("loss", key),),
         negative_names=(flag_name("loss", f"no_{key}"),) if kind is bool else (),

@@ -1,6 +1,6 @@
-"""The command line: its entry, what it makes of errors and signals, and its exit codes.
+"""The entry of the command line: turns errors and signals into one line and an exit code.
 
-It imports little before it handles signals, so that Ctrl-C is one line from the start.
+It imports little before it handles signals, so that Ctrl-C prints one line from the start.
 """
 
 import contextlib
@@ -14,19 +14,23 @@ from types import FrameType
 from typing import NoReturn
 
 ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
-"""The signals that end a command, and what has then happened to it."""
+"""The signals that end a command, and the word for it in its last line."""
+
 ALLOCATOR_SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
-"""The variables that torch reads the settings of its allocator from; the first is the name since torch 2.9."""
+"""The environment variables with the settings of torch's allocator; the first is the name since torch 2.9."""
+
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The errors of a full disk."""
+
 LONGEST = 2000
-"""Characters of an error's line; of a longer one, the middle is left out."""
+"""Characters of an error's line; the middle of a longer one is left out."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if sys.platform == "linux" and not any(os.environ.get(name) for name in ALLOCATOR_SETTINGS):
-        # Micro-batches differ in size: blocks of fixed segments of a GPU's memory that no later one fits into are lost.
+        # Micro-batches differ in size, and fixed segments of a GPU's memory would become fragmented.
         os.environ[ALLOCATOR_SETTINGS[0]] = "expandable_segments:True"
 
     def call() -> None:
@@ -38,14 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run_and_exit(call: Callable[[], object]) -> None:
-    """Calls a command; a mistake of the user, or an error about a file, is one line on standard error and exit code 2.
+    """Calls a command; prints a user's mistake or an error about a file as one line, and exits with code 2.
 
-    Ctrl-C, SIGTERM and SIGHUP are one line too, and exit codes 130, 143 and 129.
+    Ctrl-C, SIGTERM and SIGHUP also print one line and exit with 130, 143 and 129.
     """
     with _handled_interrupts() as interrupts:
         try:
             _call(call)
-            if interrupts.received:  # a library has caught its KeyboardInterrupt, and the work is done
+            if interrupts.received:  # a library caught the KeyboardInterrupt
                 raise KeyboardInterrupt
         except KeyboardInterrupt as interrupt:
             interrupts.report(*interrupt.args)
@@ -53,7 +57,7 @@ def run_and_exit(call: Callable[[], object]) -> None:
 
 
 class _Interrupts:
-    """Makes the first of the signals a KeyboardInterrupt; another one ends the process at once."""
+    """Raises KeyboardInterrupt at the first signal; a second one ends the process at once."""
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
@@ -69,11 +73,11 @@ class _Interrupts:
 
     @property
     def exit_code(self) -> int:
-        """The shell's code for a process that the signal has ended."""
+        """The shell's exit code for a process that the signal ended."""
         return 128 + (self.received or signal.SIGINT)
 
     def report(self, what: str = "nothing is left half-written, and the same command goes on from here") -> None:
-        """Prints one line on standard error, once; `what` is what the end of the command leaves."""
+        """Prints one line on standard error, once; `what` describes the state that the command leaves."""
         if self.reported:
             return
         self.reported = True
@@ -84,9 +88,9 @@ class _Interrupts:
 
 @contextlib.contextmanager
 def _handled_interrupts() -> Iterator[_Interrupts]:
-    """Handles the signals in the block, but those that this process ignores from its start, as nohup makes it.
+    """Handles the signals within the block, except those that the process ignores from its start, as under nohup.
 
-    A signal that was received stays handled after the block, as the process is about to end.
+    After a signal was received, the handlers stay, as the process is about to end.
     """
     interrupts, before = _Interrupts(), {}
     if threading.current_thread() is threading.main_thread():  # Python lets no other thread set handlers
@@ -110,7 +114,7 @@ def _call(call: Callable[[], object]) -> None:
     log_to_terminal()
     try:
         call()
-        if "accelerate" in sys.modules:  # several processes end their group together
+        if "accelerate" in sys.modules:  # several processes leave their group together
             from rerank.training.device import end_processes
 
             end_processes()
@@ -130,7 +134,7 @@ def _call(call: Callable[[], object]) -> None:
 
 
 def _fail(error: Exception) -> NoReturn:
-    """Prints the message of a UserError, or of an error of cyclopts or the system in the same style, in one line."""
+    """Prints an error of ours, of cyclopts or of the system as one line in our style, and exits with code 2."""
     from cyclopts import UnknownOptionError, ValidationError
 
     from rerank.config.flags import setting_flags

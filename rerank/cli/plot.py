@@ -1,4 +1,4 @@
-"""`rerank plot`: a chart of the report as a file for a paper."""
+"""`rerank plot`: writes a chart of the report as a file for a paper."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,15 +21,15 @@ def plot(
     Parameters
     ----------
     chart
-        depth (of a collection); learning or gain (of one experiment).
+        depth (for a collection); learning or gain (for one experiment).
     paths
-        runs/<collection>, or the folder of one experiment in it; or run files, of which the first is compared with.
+        runs/<collection>, or the folder of one experiment in it; or run files, to be compared with the first one.
     out
         The file to write; its name ends in .pdf, .svg or .png.
     measure
         The measure of the chart, such as nDCG@20 or AP.
     qrels
-        Of run files: their judgments [default: the qrels.txt near the runs].
+        For run files: their judgments [default: the qrels.txt near the runs].
     """
     from rerank.experiments.report.plot import plot
 

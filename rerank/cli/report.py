@@ -1,4 +1,4 @@
-"""`rerank report`: an HTML page about the experiments of a collection, a pipeline, or run files."""
+"""`rerank report`: writes an HTML page about the experiments of a collection, a pipeline, or run files."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,16 +21,16 @@ def report(
     Parameters
     ----------
     paths
-        runs/<collection>, the folder of one experiment in it, or that of a fitted pipeline; or run files, of which the
-        first is compared with.
+        runs/<collection>, the folder of one experiment in it, or of a fitted pipeline; or run files, to be compared
+        with the first one.
     out
         The file to write; default: report.html in the folder, beside a pipeline, or here.
     measure
         The measure of charts and queries, such as nDCG@20 or AP.
     qrels
-        Of run files: their judgments [default: the qrels.txt near the runs].
+        For run files: their judgments [default: the qrels.txt near the runs].
     collection
-        Of run files: an ir_datasets id or a folder, whose texts of queries and documents the page shows.
+        For run files: an ir_datasets id or a folder with the texts of queries and documents that the page shows.
     """
     from rerank.pipelines.folder import is_pipeline
 

@@ -1,4 +1,4 @@
-"""`rerank retrieve`: BM25 on a collection."""
+"""`rerank retrieve`: retrieves candidates with BM25."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,7 +10,7 @@ from rerank.utils.progress import log
 
 @dataclass(frozen=True)
 class RetrieveFlags(Flags):
-    """The settings that act on the first stage."""
+    """The settings of the first stage."""
 
     collection: CollectionSettings = CollectionSettings()
     first_stage: FirstStageSettings = FirstStageSettings()

@@ -1,4 +1,4 @@
-"""`rerank score`: queries ranked by a pipeline, or any run re-ranked by a trained model."""
+"""`rerank score`: ranks queries with a pipeline, or re-ranks any run with a trained model."""
 
 import sys
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from rerank.utils.progress import print_result
 
 @dataclass(frozen=True)
 class ScoreFlags(RankingFlags):
-    """The settings that act on a model that ranks many queries."""
+    """The settings of a command that ranks many queries."""
 
     collection: Annotated[NamedCollection, only("collection", "source", "queries", "language")] = NamedCollection()
     training: Annotated[TrainingSettings, only("training", "device", "precision", "tf32", "max_tokens_per_forward")] = (
@@ -33,7 +33,7 @@ def score(
     on: Engine = LOCAL,
     flags: ScoreFlags = ScoreFlags(),
 ) -> None:
-    """Ranks queries with a fitted pipeline; or re-ranks a run, or BM25's, with a cross-encoder.
+    """Ranks queries with a fitted pipeline, or re-ranks a run with a cross-encoder.
 
     Parameters
     ----------
@@ -42,8 +42,8 @@ def score(
     out
         The TREC run to write, and its manifest.
     parts
-        Parts of about equal size that the queries are scored in; default: up to 100. An interrupted command goes on
-        after the last part.
+        Number of parts, of about equal size, that the queries are scored in; default: up to 100. An interrupted command
+        resumes after the last part.
     on
         Where the parts are scored: local, or on a Ray cluster: ray (of this machine, or RAY_ADDRESS),
         ray://HOST:10001.
@@ -54,7 +54,7 @@ def score(
     if is_pipeline(Path(model)):
         for what, given in ((run, run), ("--parts", parts), (f"--on {on}", on != LOCAL)):
             if given:
-                effect = "of no effect with a pipeline, which retrieves and ranks queries"
+                effect = "has no effect with a pipeline, which retrieves and ranks queries"
                 raise UserError(f"{what}: {effect}; leave it out")
         from rerank.pipelines.score import score_queries
 

@@ -1,4 +1,4 @@
-"""`rerank search`: the documents that a pipeline or a trained model ranks first for a query."""
+"""`rerank search`: prints the best documents for a query, by a pipeline or a trained model."""
 
 import os
 import re
@@ -17,9 +17,16 @@ from rerank.utils.parameters import Whole, at_least
 from rerank.utils.progress import log
 
 INDENT = " " * 6
-CONTROL, REPLACEMENT = re.compile(r"[\x00-\x1f\x7f-\x9f]"), "\ufffd"
-"""Characters that a terminal would obey, and what is shown for one."""
+"""The indentation of snippets."""
+
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+"""Control characters, which a terminal would obey."""
+
+REPLACEMENT = "\ufffd"
+"""The character that is shown for a control character."""
+
 NO_BREAK = "\u00a0"
+"""A space at which lines are not broken."""
 
 
 def search(
@@ -39,7 +46,7 @@ def search(
     top
         How many documents to show.
     explain
-        Show the rank and the score that each stage gives a document, and which words late interaction matched.
+        Show the rank and the score of each document in each stage, and the words that late interaction matched.
     """
     check_query(query)
     from rerank.pipelines.open import open_pipeline
@@ -55,10 +62,9 @@ def search(
 
 
 def hit_lines(hits: Sequence[Hit], width: int, around: tuple[str, str], stages: Sequence[str] = ()) -> Iterator[str]:
-    """The lines of the hits, snippets broken at `width` characters; `around` goes before and after a marked word.
+    """The lines of the hits; snippets are broken at `width` characters, `around` goes before and after a marked word.
 
-    With `stages`, a line below says the rank that each gives the document and, in brackets, its score; another one the
-    words that match.
+    With `stages`, a line has the rank and, in brackets, the score in each stage, and another line the matching words.
     """
     if not hits:
         return
@@ -68,8 +74,8 @@ def hit_lines(hits: Sequence[Hit], width: int, around: tuple[str, str], stages: 
     for hit in hits:
         title = f"  {_marked(hit.title, around)}" if hit.title.text else ""
         yield f"{hit.rank:>{rank}}  {hit.score:>{score}.4f}  {CONTROL.sub(REPLACEMENT, hit.doc_id)}{title}"
-        for part in _broken(hit.snippet, width - len(INDENT)):
-            yield INDENT + _marked(part, around)
+        for line in _broken(hit.snippet, width - len(INDENT)):
+            yield INDENT + _marked(line, around)
         if stages:
             found = [(name, *hit.stages[name]) for name in stages if name in hit.stages]
             yield from _listed("stages", [f"{name} {place} ({value:.4f})" for name, place, value in found], width)
@@ -77,7 +83,7 @@ def hit_lines(hits: Sequence[Hit], width: int, around: tuple[str, str], stages: 
 
 
 def _listed(what: str, items: Sequence[str], width: int) -> Iterator[str]:
-    """The items in lines that are broken between them; no line without items."""
+    """The items in lines that are broken only between items; no line without items."""
     text = ", ".join(item.replace(" ", NO_BREAK) for item in items)
     for line in textwrap.wrap(f"{what}: {text}" if items else "", width - len(INDENT), break_on_hyphens=False):
         yield INDENT + line.replace(NO_BREAK, " ")

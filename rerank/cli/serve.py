@@ -1,4 +1,4 @@
-"""`rerank serve`: a pipeline or a model behind HTTP."""
+"""`rerank serve`: serves a pipeline or a model over HTTP."""
 
 import contextlib
 from dataclasses import dataclass, replace
@@ -22,22 +22,22 @@ AtLeastOne = Annotated[Whole, at_least(1)]
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ServeOptions:
-    """Where a server listens, and what it takes."""
+    """The address and the limits of a server, and how its model is computed."""
 
     host: str = "127.0.0.1"
     """The address to listen on; 0.0.0.0 is every address of this machine."""
     port: Annotated[Whole, between(0, 65535)] = 8080
-    """The port; 0: any that is free."""
+    """The port; 0: any free port."""
     api_key_file: OptionalPath = None
     """A file with a key on each line: requests need one, in "Authorization: Bearer <key>" or "X-API-Key: <key>"."""
     budget: Budget = ""
     """The time of a search, such as 100ms: the last stage of a pipeline that ends in time answers."""
     speed: Literal["auto", "exact"] = "auto"
-    """auto: bf16 on a CPU that it makes faster; exact: float32."""
+    """auto: bf16 on a CPU where it is faster; exact: float32."""
     graph: OptionalPath = None
-    """A folder of `rerank export`, such as an int8 graph: it scores in the place of the last cross-encoder."""
+    """A folder of `rerank export`, such as an int8 graph, that replaces the last cross-encoder."""
     max_doc_tokens: Annotated[Count | None, at_least(1)] = None
-    """Tokens kept of a document, or all; default: those that the checkpoint was trained with."""
+    """Tokens kept of a document, or all; default: as the checkpoint was trained."""
     max_body_mib: AtLeastOne = 16
     """MiB of a request."""
     max_documents: AtLeastOne = 1000
@@ -51,12 +51,12 @@ class SearchedCollection(NamedCollection):
     """The documents of the search page."""
 
     source: Annotated[PathText, often("--collection"), Parameter(show_default=False)] = ""
-    """Documents to search in a page at /, as `rerank search` does; without it there is no page."""
+    """The collection that the page at / searches, as `rerank search` does; without it there is no page."""
 
 
 @dataclass(frozen=True)
 class ServeFlags(SearchFlags):
-    """The settings that act on a server."""
+    """The settings of a server."""
 
     collection: Annotated[SearchedCollection, only("collection", "source", "language")] = SearchedCollection()
     encoder: Annotated[EncoderSettings, only("encoder", "pooling", "template")] = EncoderSettings()
@@ -76,7 +76,8 @@ def serve(model: Model, *, options: ServeOptions = ServeOptions(), flags: ServeF
     limits = Limits(options.max_body_mib * 2**20, options.max_documents, options.max_queue)
     if limits.max_documents > limits.max_queue:
         raise UserError(
-            f"--max-documents {limits.max_documents}: one request would not fit into the queue of {limits.max_queue}"
+            f"--max-documents {limits.max_documents}: a request would not fit into the queue (--max-queue "
+            f"{limits.max_queue}); expected at most that"
         )
     keys = read_keys(options.api_key_file) if options.api_key_file else ()
     name, metrics = default_name(model), Metrics()
@@ -108,7 +109,7 @@ def serve(model: Model, *, options: ServeOptions = ServeOptions(), flags: ServeF
 
 
 def default_name(model: str) -> str:
-    """The name of a model on the hub, or the last three parts of a folder's path.
+    """The name of a model on the hub, or the last three components of a folder's path.
 
     >>> default_name("cross-encoder/ms-marco-MiniLM-L6-v2")
     'cross-encoder/ms-marco-MiniLM-L6-v2'

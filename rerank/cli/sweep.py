@@ -1,4 +1,4 @@
-"""`rerank sweep`: a grid of settings, trained in parallel."""
+"""`rerank sweep`: trains a grid of settings in parallel."""
 
 import sys
 from typing import Annotated
@@ -10,9 +10,10 @@ from rerank.utils.cluster import LOCAL, Engine
 from rerank.utils.parameters import FilePath, OptionalPath, Whole, at_least
 
 GRID = (
-    "A TOML file of `config`, `fold`, and [[grid]] tables of settings and values; or one of the grids of the published "
+    "A TOML file with `config`, `fold`, and [[grid]] tables of settings and values; or a grid of the published "
     f"results: {config_names(SWEEPS)}."
 )
+"""The help of the argument `grid`."""
 
 
 def sweep(
@@ -31,7 +32,7 @@ def sweep(
     settings
         Flags of `rerank train` for all cells, such as --collection DIR --epochs 5.
     config
-        The settings that the grid varies, a file or a name as for `rerank train`; default: those that the grid names.
+        The settings that the grid varies, a file or a name as for `rerank train`; default: the `config` of the grid.
     fold
         The test fold, or all; default: the grid's.
     workers

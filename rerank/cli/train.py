@@ -1,4 +1,4 @@
-"""`rerank train`: fine-tuning on the folds of a collection."""
+"""`rerank train`: fine-tunes on the folds of a collection."""
 
 import sys
 
@@ -13,10 +13,11 @@ def train(*, fold: str = "all", on: Engine = LOCAL, flags: AllFlags = AllFlags()
     Parameters
     ----------
     fold
-        The test fold: 1, 2, …, or all; final: the model to deploy, trained on every judged query but 10 % to validate.
+        The test fold: 1, 2, …, or all; final: the model to deploy, trained on 90 % of the judged queries, validated on
+        10 %.
     on
-        Where the folds are trained: local, one after the other, or side by side on a Ray cluster: ray (of this
-        machine, or RAY_ADDRESS), ray://HOST:10001.
+        Where the folds are trained: local, one after the other, or in parallel on a Ray cluster: ray (of this machine,
+        or RAY_ADDRESS), ray://HOST:10001.
     """
     config = flags.config()
     if on == LOCAL:

@@ -1,4 +1,4 @@
-"""`rerank update`: a fitted pipeline takes in the documents that its collection has now."""
+"""`rerank update`: takes the present documents of the collection into a fitted pipeline."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ from rerank.utils.progress import print_result
 
 
 def update(folder: PathText) -> None:
-    """Takes new, changed and removed documents into a fitted pipeline, without learning anew.
+    """Takes new, changed and removed documents into a fitted pipeline, without fitting it again.
 
     Parameters
     ----------
     folder
-        The folder that `rerank fit` wrote.
+        A folder that `rerank fit` wrote.
     """
     from rerank.pipelines.folder import update as update_folder
 

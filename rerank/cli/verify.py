@@ -1,4 +1,4 @@
-"""`rerank verify`: finished runs, checked against their manifests."""
+"""`rerank verify`: checks finished runs against their manifests."""
 
 import sys
 
@@ -11,7 +11,7 @@ def verify(folder: FilePath) -> None:
     Parameters
     ----------
     folder
-        runs/<collection>, the folder of an experiment in it, or of a fold; or the folder of a fitted pipeline.
+        runs/<collection>, or the folder of an experiment or of a fold in it; or of a fitted pipeline.
     """
     from rerank.pipelines.folder import is_pipeline
 

@@ -132,18 +132,14 @@ def compare_files(
     folds: Path | None = None,
     fold: str | None = None,
     measures: Iterable[str] | None = None,
-    *,
-    baseline: str | None = None,
-    test: str = "t",
-    correction: str = "bonferroni",
 ) -> Comparison:
-    """Compares the runs in TREC files, read or not, as `rerank eval` does; `compare` has the same for runs in memory.
+    """Compares the runs in TREC files, read or not, as `rerank eval` does; `compare` does so for runs in memory.
 
-    Files whose names differ only in the number of a fold are the folds of one run. `folds` is a folds.json and `qrels`
-    a file of judgments; without them, those next to a run or up to three folders above are used, and without a
-    folds.json the fold numbers in the file names. `fold` limits the comparison to the test queries of that fold, as
-    does a folds.json with one fold; "all" is every fold. Raises UserError as `compare`, if a file is missing or
-    malformed, and if there are no judgments or no such fold.
+    Files whose names differ only in the number of a fold are the folds of one run. `qrels` is a file of judgments and
+    `folds` a folds.json; the defaults are the files next to a run or up to three folders above. Without a folds.json,
+    the fold numbers in the file names are used. `fold` limits the comparison to the test queries of one fold, as does
+    a folds.json with one fold; "all" is every fold. `dataclasses.replace` sets the baseline and the test. Raises
+    UserError as `compare`, if a file is missing or malformed, and if there are no judgments or no such fold.
     """
     names = measure_names(measures or DEFAULT_MEASURES)
     files = runs if isinstance(runs, RunFiles) else RunFiles.read(runs)
@@ -151,7 +147,7 @@ def compare_files(
     judged = read_qrels(qrels)
     folds = folds or find_nearby(files.paths, FOLDS)
     fold_of = map_to_folds(read_folds(folds), str(folds)) if folds else files.fold_of()
-    if fold in (None, "all"):  # of a single fold only its test queries must count
+    if fold in (None, "all"):  # with a single fold, only its test queries count
         fold = next(iter(fold_of.values())) if folds and len(set(fold_of.values())) == 1 else None
     queries = select_queries(judged, fold_of, fold, str(folds or "the folds in the names of the files"))
-    return Comparison(*measured(files.runs, judged, queries, names, str(qrels)), baseline, test, correction)
+    return Comparison(*measured(files.runs, judged, queries, names, str(qrels)))
