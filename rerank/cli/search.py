@@ -42,7 +42,7 @@ def search(
     Parameters
     ----------
     query
-        What to search for.
+        The text of the query.
     top
         How many documents to show.
     explain

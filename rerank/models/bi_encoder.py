@@ -34,6 +34,12 @@ class BiEncoder:
 
     `model` is the model of sentence-transformers; its calls are made within `autocast`. `max_tokens` is the longest
     passage in tokens, and `tokenizer` says where a passage may begin; both are None if documents are not cut.
+
+    >>> encoder = BiEncoder.load("examples/encoder", device="cpu")  # a folder, or a name on huggingface.co
+    >>> vectors, passages = encoder.encode_documents(["Oslo is the capital of Norway.", "Cats sleep."])
+    >>> similarities = encoder.encode_queries(["capital of norway"]) @ vectors.T
+    >>> similarities.shape, passages.tolist()
+    ((1, 2), [1, 1])
     """
 
     name: str

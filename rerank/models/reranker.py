@@ -39,6 +39,14 @@ class Reranker:
 
     A model that was trained with `--encoder.first-stage-weight` adds the standardised first-stage scores of a query to
     its own if `first_scores` are given.
+
+    >>> model = Reranker.load("examples/checkpoint", device="cpu")  # a folder, or a name on huggingface.co
+    >>> documents = ["Oslo is the capital of Norway.", "Cats sleep."]
+    >>> best = model.rank("capital of norway", documents, top_k=1)[0]
+    >>> best.text == documents[best.index]
+    True
+    >>> model.score("capital of norway", documents).shape
+    (2,)
     """
 
     def __init__(self, scorer: TextScorer, name: str) -> None:

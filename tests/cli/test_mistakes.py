@@ -110,7 +110,7 @@ MISTAKES = {
     "serve CHECKPOINT --host no.such.host.invalid": "--host no.such.host.invalid: no such address",
     "serve CHECKPOINT --port 70000": "--port: got 70000, expected 0 to 65535",
     "serve CHECKPOINT --api-key-file missing": "--api-key-file missing: cannot be read: No such file",
-    "serve CHECKPOINT --max-queue 5": "--max-documents 1000: one request would not fit into the queue",
+    "serve CHECKPOINT --max-queue 5": "--max-documents 1000: a request would not fit into the queue",
     "serve CHECKPOINT --max-doc-tokens some": "--max-doc-tokens",
     "serve CHECKPOINT --port 0 --collection bare": "bare: no corpus.jsonl",
     "serve encoder --port 0": "without a trained head",

@@ -48,7 +48,7 @@ RE_RANKED = '[stages.a]\nkind = "cross-encoder"\nof = "bm25"\n'
 MISTAKES = {
     "": "has no stage",
     "stages = 3": "stages: expected tables",
-    "[other]": r"\[other\]: expected tables \[stages.NAME\] alone",
+    "[other]": r"\[other\]: expected only tables \[stages.NAME\]",
     "[stages.bm25]\nk1 = 1.0": r"\[stages.bm25\] kind: is missing; expected one of bm25, ",
     '[stages.x]\nkind = "bm52"': r"\[stages.x\] kind: got bm52; did you mean bm25",
     BM25_TABLE + "k3 = 1.0": r"\[stages.bm25\] k3: no such setting; .*k1",

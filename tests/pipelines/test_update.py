@@ -87,7 +87,7 @@ def test_an_update_takes_the_documents_and_learns_nothing(folder, changed, capsy
     assert "already has these documents" in capsys.readouterr().err
     assert (folder / "manifest.json").read_bytes() == manifest
     main(["report", str(folder)])
-    assert "Measured on older documents" in folder.with_name(f"{folder.name}-report.html").read_text()
+    assert "Measured before `rerank update`" in folder.with_name(f"{folder.name}-report.html").read_text()
 
 
 def test_a_kill_between_the_two_renames_leaves_the_old_pipeline(changed, monkeypatch, capsys):

@@ -73,7 +73,7 @@ def are_run_files(paths: Sequence[Path]) -> bool:
     if len(paths) == 1 and not paths[0].is_file():
         return False
     if folder := next((path for path in paths if path.is_dir()), None):
-        raise UserError(f"{folder}: is a folder, expected it alone, or run files")
+        raise UserError(f"{folder}: is a folder; expected only this folder, or only run files")
     return True
 
 

@@ -84,7 +84,7 @@ def test_wrong_run_files_are_one_line(folder, tmp_path, capsys):
             [first, good, poor],
             "gain: shows one experiment, got good, poor; expected the folder of one, or two run files",
         ),
-        ("gain", [first, str(folder)], f"{folder}: is a folder, expected it alone, or run files"),
+        ("gain", [first, str(folder)], f"{folder}: is a folder; expected only this folder, or only run files"),
         ("learning", [first, good], "learning: needs the folder of an experiment; run files have depth, gain"),
         ("depth", [good, first], "which good does not have; expected a re-ranking of it"),
     ):
