@@ -1,1 +1,1 @@
-"""Batches: lists of documents as tensors, from sampling and passages to micro-batches. Knows nothing of models."""
+"""Batches: lists of documents as tensors, from sampling and passages to micro-batches. Independent of models."""

@@ -12,12 +12,12 @@ Inputs = TypeVar("Inputs")
 
 
 class Packed(NamedTuple):
-    """Passages of text, one after the other without padding.
+    """Concatenated passages of text, without padding.
 
     input_ids: (tokens,) int64; token_types: (tokens,) int64, or None for encoders without them;
     offsets: (passages + 1,) int64, passage p is input_ids[offsets[p]:offsets[p + 1]], always in the CPU's memory;
     documents: (passages,) int64, the number of each passage's document, ascending; every document has a passage;
-    device_offsets: the offsets as int32 beside the ids, once they were moved.
+    device_offsets: the offsets as int32 on the device of the ids, set by `to`.
     """
 
     input_ids: Tensor
@@ -32,7 +32,7 @@ class Packed(NamedTuple):
         return lengths
 
     def take(self, passages: Sequence[int]) -> "Packed":
-        """These passages, in this order; their documents keep their numbers."""
+        """The passages with these indices, in this order; their documents keep their numbers."""
         chosen, bounds = torch.tensor(passages), self.offsets.tolist()
         tokens = torch.cat([torch.arange(bounds[passage], bounds[passage + 1]) for passage in passages])
         return Packed(
@@ -43,29 +43,30 @@ class Packed(NamedTuple):
         )
 
     def to(self, device: torch.device) -> "Packed":
-        """The same on another device."""
+        """A copy on another device."""
         moved = {name: getattr(self, name) for name in ("input_ids", "token_types", "documents")}
         moved = {name: to_device(values, device) for name, values in moved.items() if values is not None}
         return self._replace(**moved, device_offsets=to_device(self.offsets.to(torch.int32), device))
 
 
 def to_device(values: Tensor, device: torch.device) -> Tensor:
-    """A tensor on another device; a copy from the CPU to a CUDA GPU goes on while the host does."""
+    """A tensor on another device; a copy from the CPU to a CUDA GPU is asynchronous."""
     if device.type != "cuda" or values.is_cuda:
         return values.to(device)
     return values.pin_memory().to(device, non_blocking=True)
 
 
-def join_packed(parts: Sequence[Packed]) -> Packed:
-    """The passages of all parts, in order; documents are numbered on from part to part. On the CPU."""
-    lengths = torch.cat([part.offsets.diff() for part in parts])
+def join_packed(inputs: Sequence[Packed]) -> Packed:
+    """Concatenates inputs on the CPU; the documents are numbered consecutively."""
+    lengths = torch.cat([packed.offsets.diff() for packed in inputs])
     documents, before = [], 0
-    for part in parts:
-        documents.append(part.documents + before)
+    for packed in inputs:
+        documents.append(packed.documents + before)
         before = int(documents[-1][-1]) + 1
+    types = [packed.token_types for packed in inputs if packed.token_types is not None]
     return Packed(
-        torch.cat([part.input_ids for part in parts]),
-        None if parts[0].token_types is None else torch.cat([part.token_types for part in parts]),  # type: ignore[misc]
+        torch.cat([packed.input_ids for packed in inputs]),
+        torch.cat(types) if types else None,
         torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)]),
         torch.cat(documents),
     )
@@ -75,8 +76,8 @@ class Batch(NamedTuple, Generic[Inputs]):
     """Lists of documents: flat inputs of the real documents, and their grid.
 
     labels: (lists, documents) float32, 0 on padding; mask: (lists, documents) bool, False on padding. The flat order of
-    documents is that of the grid, row by row. `scored` is whether the labels are a teacher's scores, not judgments.
-    `first_scores`, (documents,) float32, are the standardised first-stage scores, or None.
+    the documents is the order of the grid, row by row. `scored` means that the labels are a teacher's scores, not
+    judgments. `first_scores`, (documents,) float32, are the standardised first-stage scores, or None.
     """
 
     inputs: Inputs
@@ -92,7 +93,7 @@ class Batch(NamedTuple, Generic[Inputs]):
         return flat.new_zeros(mask.shape).masked_scatter(mask, flat)
 
     def grades(self) -> Tensor:
-        """NDCG's grades: the labels; a teacher's scores are scaled to 0 to 1 in each list, all equal to 0."""
+        """The grades for NDCG: the labels, or a teacher's scores scaled to 0 to 1 in each list (0 if all are equal)."""
         if not self.scored:
             return self.labels
         lowest = self.labels.masked_fill(~self.mask, torch.inf).amin(dim=1, keepdim=True)
@@ -107,7 +108,7 @@ Pairs = Sequence[tuple[str, str]]
 def make_batch(
     lists: Sequence[Candidates], inputs_of: Callable[[Pairs], Inputs], scored: bool = False
 ) -> Batch[Inputs]:
-    """The batch of these lists; `inputs_of` builds the inputs of (query_id, doc_id) pairs."""
+    """The batch of the lists; `inputs_of` builds the inputs of (query_id, doc_id) pairs."""
     lengths = torch.tensor([len(candidates.doc_ids) for candidates in lists])
     mask = torch.arange(int(lengths.max())) < lengths[:, None]
     labels = torch.zeros(mask.shape)
@@ -125,9 +126,9 @@ def make_batch(
 
 
 def make_microbatches(lengths: Sequence[int], tokens: int, padded: bool = False) -> list[list[int]]:
-    """The indices of these lengths, longest first, in micro-batches of at most `tokens` tokens.
+    """Groups the indices of passages, longest first, into micro-batches of at most `tokens` tokens.
 
-    `padded` counts padding too, for encoders that need it. A passage longer than `tokens` is a micro-batch of its own.
+    `padded` also counts padding, for encoders that need it. A passage longer than `tokens` is a micro-batch of its own.
 
     >>> make_microbatches([5, 9, 30, 4], 10)
     [[2], [1], [0, 3]]
@@ -144,6 +145,6 @@ def make_microbatches(lengths: Sequence[int], tokens: int, padded: bool = False)
 
 
 def restore_order(scores: Tensor, groups: list[list[int]]) -> Tensor:
-    """Scores that were computed in groups of indices, in the order of the indices: (passages,)."""
+    """Sorts scores that were computed in groups of indices by index: (passages,)."""
     indices = torch.tensor([index for group in groups for index in group], device=scores.device)
     return scores[indices.argsort()]

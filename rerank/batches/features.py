@@ -1,4 +1,4 @@
-"""Batches of feature vectors: the vectors of all documents of some queries, gathered by index, and their grid."""
+"""Batches of feature vectors: the vectors of all documents of a list, gathered by index, and their grid."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,9 +15,9 @@ SPLITMIX_STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 class FeatureList(NamedTuple):
-    """A training list: all documents of query number `query` of a set, in a random order that `seed` decides.
+    """A training list: all documents of query number `query` of a set, in a random order given by `seed`.
 
-    The model must not learn the file's order: ListMLE keeps documents of one label in the order in which it gets them.
+    The model must not learn the file's order: ListMLE breaks ties of labels by the order of the documents.
     """
 
     features: FeatureSet
@@ -34,7 +34,7 @@ class FeatureList(NamedTuple):
 
 
 def make_feature_batch(lists: Sequence[FeatureList]) -> Batch[Tensor]:
-    """The batch of these lists, all of one set; inputs are (documents, features) float32, without padding."""
+    """The batch of lists of one set; its inputs are (documents, features) float32, without padding."""
     features = lists[0].features
     queries = np.array([drawn.query for drawn in lists])
     lengths = features.stops[queries] - features.starts[queries]
@@ -50,7 +50,7 @@ def make_feature_batch(lists: Sequence[FeatureList]) -> Batch[Tensor]:
 
 
 def _mix(keys: np.ndarray) -> np.ndarray:
-    """splitmix64's numbers from these states: a generator for each list would take ten times as long."""
+    """The numbers of splitmix64 for these states; one generator per list would take ten times as long."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(factor)
     mixed: np.ndarray = keys ^ (keys >> np.uint64(31))
@@ -58,7 +58,7 @@ def _mix(keys: np.ndarray) -> np.ndarray:
 
 
 def rows_of(features: FeatureSet, queries: Sequence[int] | np.ndarray) -> np.ndarray:
-    """The rows of the documents of these queries in the set, query by query: (documents,)."""
+    """The rows of the queries' documents in the set, query by query: (documents,)."""
     starts = features.starts[np.asarray(queries)]
     lengths = features.stops[np.asarray(queries)] - starts
     ends = lengths.cumsum()
@@ -67,5 +67,5 @@ def rows_of(features: FeatureSet, queries: Sequence[int] | np.ndarray) -> np.nda
 
 
 def vectors(features: FeatureSet, rows: np.ndarray) -> Tensor:
-    """(rows, features) float32, copied out of the set's file."""
+    """(rows, features) float32, copied from the memory-mapped set."""
     return torch.from_numpy(np.take(features.features, rows, axis=0))

@@ -1,4 +1,4 @@
-"""PassageBuilder: the passages of (query, document) pairs as an encoder reads them: [CLS] query [SEP] passage [SEP]."""
+"""PassageBuilder: the encoder's inputs of (query, document) pairs, such as [CLS] query [SEP] passage [SEP]."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +17,11 @@ from rerank.utils.errors import UserError
 class PassageBuilder:
     """Builds the packed inputs of (query_id, doc_id) pairs.
 
-    A document is split into as few passages as fit the encoder's `max_length` together with the query, all of equal
-    length to within one token (the paper's setting, after MacAvaney et al. 2019, CEDR). An empty document is one
-    passage without tokens of its own. A query is cut to half of a passage's tokens.
+    A document is split into as few passages as fit the encoder's `max_length` together with the query, of equal length
+    to within one token (the paper's setting, after MacAvaney et al. 2019, CEDR). An empty document is one passage
+    without document tokens. A query is truncated to half of a passage's tokens.
 
-    queries: query_id to token ids, without special tokens; max_length: the tokens of a passage, special ones included.
+    queries: query_id -> token ids, without special tokens; max_length: tokens of a passage, including special tokens.
     """
 
     queries: dict[str, list[int]]
@@ -33,9 +33,9 @@ class PassageBuilder:
     def build(
         cls, queries: dict[str, str], documents: TokenStore, tokenizer: Any, template: PairTemplate, max_length: int
     ) -> "PassageBuilder":
-        """Tokenises the queries, texts by query_id, for documents that the same tokenizer and template tokenised.
+        """Tokenises `queries`, query_id -> text; the documents were tokenised with the same tokenizer and template.
 
-        Raises UserError if the template leaves no token for query and document.
+        Raises UserError if the template leaves no tokens for query and document.
         """
         texts = (template.query_lead + text for text in queries.values())
         tokens = dict(zip(queries, tokenise_each(texts, tokenizer), strict=True))
@@ -49,11 +49,11 @@ class PassageBuilder:
 
     @property
     def max_tokens(self) -> int:
-        """The tokens of a passage that are not special: query and text."""
+        """The tokens of a passage that are left for query and document."""
         return self.max_length - len(self.template.prefix) - len(self.template.middle) - len(self.template.suffix)
 
     def query(self, query_id: str) -> list[int]:
-        """The query's token ids, cut to half of `max_tokens`."""
+        """The query's token ids, truncated to half of `max_tokens`."""
         return self.queries[query_id][: self.max_tokens // 2]
 
     def truncated_queries(self) -> int:
@@ -61,25 +61,25 @@ class PassageBuilder:
         return sum(len(tokens) > self.max_tokens // 2 for tokens in self.queries.values())
 
     def sizes(self, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
-        """The tokens of each pair's longest passage, and of all its passages: (pairs,) int64 each."""
+        """The number of tokens of each pair's longest passage and of all its passages: (pairs,) int64 each."""
         _, queries, lengths, passages = self._plan(pairs)
         around = self.max_length - self.max_tokens + queries
         return -(-lengths // passages) + around, lengths + passages * around
 
     def __call__(self, pairs: Pairs) -> Packed:
-        """The passages of these pairs, in their order."""
-        self.documents.release()  # what earlier calls have read
+        """The passages of the pairs, in their order."""
+        self.documents.release()  # frees the memory of earlier calls
         rows, _, tokens_of, passages = self._plan(pairs)
         documents = np.repeat(np.arange(len(pairs)), passages)
         number = np.arange(len(documents)) - (passages.cumsum() - passages)[documents]
         begins, ends = passage_bounds(tokens_of[documents], passages[documents], number)
         firsts = self.documents.offsets[rows][documents]
         queries = {query_id: np.array(self.query(query_id), np.int64) for query_id in dict(pairs)}
-        tokens, parts = self.documents.tokens, list[Tokens]()
+        tokens, pieces = self.documents.tokens, list[Tokens]()
         columns = (documents, firsts + begins, firsts + ends)
         for pair, begin, end in zip(*(column.tolist() for column in columns), strict=True):
-            parts += self.template.parts(queries[pairs[pair][0]], tokens[begin:end])
-        sizes = np.fromiter(map(len, parts), np.int64, len(parts)).reshape(-1, 5)
+            pieces += self.template.pieces(queries[pairs[pair][0]], tokens[begin:end])
+        sizes = np.fromiter(map(len, pieces), np.int64, len(pieces)).reshape(-1, 5)
         lengths = sizes.sum(1)
         if not lengths.all():
             query_id, doc_id = pairs[documents[lengths.argmin()]]
@@ -91,14 +91,14 @@ class PassageBuilder:
         if self.template.token_types is not None:
             types = torch.from_numpy(np.repeat(np.tile(self.template.token_types, len(documents)), sizes.ravel()))
         return Packed(
-            torch.from_numpy(np.concatenate(parts, dtype=np.int64)),
+            torch.from_numpy(np.concatenate(pieces, dtype=np.int64)),
             types,
             torch.from_numpy(np.concatenate([[0], lengths.cumsum()])),
             torch.from_numpy(documents),
         )
 
     def _plan(self, pairs: Pairs) -> tuple[np.ndarray, ...]:
-        """Each pair's row of the document, tokens of query and document, and passages: (pairs,) int64 each."""
+        """For each pair: row of the document, tokens of query and document, and passages, (pairs,) int64 each."""
         half, count = self.max_tokens // 2, len(pairs)
         rows = np.fromiter((self.documents.rows[doc_id] for _, doc_id in pairs), np.int64, count)
         queries = np.fromiter((len(self.queries[query_id]) for query_id, _ in pairs), np.int64, count).clip(max=half)

@@ -1,4 +1,4 @@
-"""Samples the documents of a training list and the lists of an epoch; seed and epoch alone decide."""
+"""Samples the documents of a training list and the lists of an epoch, repeatably by seed and epoch."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -13,8 +13,8 @@ Count = int | Literal["all"]
 def sample_list(candidates: Candidates, relevant: Count, non_relevant: Count, rng: np.random.Generator) -> Candidates:
     """Up to `relevant` relevant (label >= 1) and `non_relevant` other documents, sampled without replacement.
 
-    Their order is random too: ListMLE takes documents of one label as they come, so it would learn the first stage's
-    order. A query with fewer documents gives all of them.
+    Their order is random too: ListMLE breaks ties of labels by the order of the documents, and would otherwise learn
+    the first stage's order. A query with fewer documents gives all of them.
     """
     labels = np.asarray(candidates.labels)
     drawn = [_draw(labels >= 1, relevant, rng), _draw(labels < 1, non_relevant, rng)]
@@ -37,7 +37,7 @@ def _draw(possible: np.ndarray, count: Count, rng: np.random.Generator) -> np.nd
 def epoch_lists(
     trainable: Sequence[Candidates], epoch: int, lists: Count, relevant: Count, non_relevant: Count, seed: int
 ) -> list[Candidates]:
-    """The training lists of an epoch (counted from 0), of the queries of `epoch_queries`."""
+    """The training lists of an epoch (counted from 0), for the queries of `epoch_queries`."""
     return [
         sample_list(trainable[query], relevant, non_relevant, np.random.default_rng([seed, 1, place]))
         for place, query in epoch_queries(len(trainable), epoch, lists, seed)
@@ -45,11 +45,11 @@ def epoch_lists(
 
 
 def epoch_queries(queries: int, epoch: int, lists: Count, seed: int) -> list[tuple[int, int]]:
-    """The place, counted over all epochs, and the query's number of each list of an epoch (counted from 0).
+    """The place, counted over all epochs, and the index of the query of each list of an epoch (counted from 0).
 
-    Queries come in rounds, each a new random order of all of them, and a round continues in the next epoch, so that
-    every query is used equally often in the long run; "all" is one round per epoch. Only the arguments decide, so a
-    resumed run sees the same lists.
+    Queries come in rounds, each a new random order of all queries. A round continues in the next epoch, so every query
+    is used equally often in the long run; "all" is one round per epoch. The result depends only on the arguments, so a
+    resumed training uses the same lists.
     """
     lists_per_epoch = queries if lists == "all" else lists
     chosen: list[tuple[int, int]] = []

@@ -89,7 +89,7 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     task = dataset.task(fold, accelerator)
     name = folder.path.relative_to(collection).as_posix()
     with tracked(accelerator, config, collection.name, name, folder.tracking):
-        history = train_to_rank(task, task.qrels("valid"), config.loss, folder, task.training, accelerator)
+        history = train_to_rank(task, config.loss, folder, task.training, accelerator)
     accelerator.free_memory()
     task.load(folder.checkpoint)
     run = task.score("test") if fold.test else None

@@ -1,6 +1,6 @@
 """Training: the loop, exact gradients in bounded memory, validation and tracking.
 
-It trains any `Task`, and knows no collections, folds or experiments.
+It trains any `Task`, and does not depend on collections or experiments.
 """
 
 from rerank.training.loop import train

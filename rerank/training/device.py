@@ -1,4 +1,4 @@
-"""The device and the processes of a run, and what they have used."""
+"""The device and the processes of a training, and their facts for a manifest."""
 
 import contextlib
 import os
@@ -31,17 +31,19 @@ from rerank.utils.locks import locked
 from rerank.utils.parallel import GPUS
 
 LONGEST_WAIT = timedelta(days=1)
-"""How long a process waits for the others: the main process alone downloads, indexes, retrieves and tokenises."""
+"""The time that a process waits for the others: only the main process downloads, indexes, retrieves and tokenises."""
 CUBLAS_SETTINGS = "CUBLAS_WORKSPACE_CONFIG"
+"""cuBLAS' environment variable, which deterministic products need."""
 PROCESSOR = Path("/proc/cpuinfo")
+"""Linux' description of the processor."""
 
 
 def open_accelerator(settings: TrainingSettings) -> Accelerator:
-    """The processes and the device of a run, as its settings choose them.
+    """The accelerator for the device and the precision of the settings, over all processes.
 
-    In fp16 the accelerator has a gradient scaler. Deterministic algorithms, on CUDA those of attention kernels and of
-    cuBLAS too, are used until the end of `kept_torch_settings`; an operation that has none raises RuntimeError. Raises
-    UserError for a device that this machine does not have or torch cannot run on, and for one without the precision.
+    In fp16 it has a gradient scaler. `settings.deterministic` selects deterministic algorithms, on CUDA also for
+    attention and cuBLAS, until the end of `kept_torch_settings`; an operation without one raises RuntimeError. Raises
+    UserError for a device that this machine lacks, that torch cannot run on, or that does not support the precision.
     """
     selected = select_device(settings.device)
     chosen = choose_precision(settings.precision, selected)
@@ -56,14 +58,14 @@ def open_accelerator(settings: TrainingSettings) -> Accelerator:
         mixed_precision="no" if on_cpu or chosen == "float32" else chosen,
         kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_WAIT)],
     )
-    if on_cpu and chosen in AUTOCAST:  # accelerate would give all accelerators of the process the precision
+    if on_cpu and chosen in AUTOCAST:  # accelerate itself would set the precision for all accelerators of the process
         accelerator.autocast = autocast_of(chosen, selected)
     return accelerator
 
 
 @contextlib.contextmanager
 def kept_torch_settings() -> Iterator[None]:
-    """After the block torch's algorithms, its products and the setting of cuBLAS are as they were before."""
+    """Restores torch's choice of algorithms and products, and cuBLAS' setting, after the block."""
     algorithms = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     products = torch.backends.cuda.matmul.fp32_precision
     cublas = os.environ.get(CUBLAS_SETTINGS)
@@ -78,7 +80,7 @@ def kept_torch_settings() -> Iterator[None]:
 
 
 def open_reranker(config: Config, checkpoint: str) -> Reranker:
-    """The model of a checkpoint or of the hub, on the device of the settings; raises as `Reranker.load` does."""
+    """Loads a checkpoint or a model of the hub on the device of the settings; raises the errors of `Reranker.load`."""
     return Reranker.load(
         checkpoint,
         device=select_device(config.training.device),
@@ -91,7 +93,7 @@ def open_reranker(config: Config, checkpoint: str) -> Reranker:
 
 
 def peak_memory(device: torch.device) -> int:
-    """The peak memory of this process in bytes: of its tensors on a GPU, of the whole process on a CPU."""
+    """The peak memory of this process in bytes: its tensors on a GPU, or the whole process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS, in KiB elsewhere
@@ -108,9 +110,9 @@ def device_name(device: torch.device) -> str:
 
 
 def device_facts(device: torch.device) -> dict[str, Any]:
-    """The device, and what the last digits of a result depend on beside it, for a manifest.
+    """The device and the other causes of different rounding, for a manifest.
 
-    Sums are split among threads, and every library and set of instructions adds in an order of its own.
+    Sums are split among threads, and each library and instruction set adds in its own order.
     """
     blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     arithmetic = {
@@ -122,7 +124,7 @@ def device_facts(device: torch.device) -> dict[str, Any]:
 
 
 def precision_of(accelerator: Accelerator) -> str:
-    """The precision of matrix products in this run: float32, bf16 or fp16."""
+    """The precision of matrix products under the accelerator: float32, bf16 or fp16."""
     kind = accelerator.device.type
     with accelerator.autocast():
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
@@ -130,20 +132,21 @@ def precision_of(accelerator: Accelerator) -> str:
 
 
 def precision_facts(accelerator: Accelerator, model: Any) -> dict[str, Any]:
-    """The precision of a model in this run, or a graph's own, and whether float32 products are TF32; for a manifest."""
+    """The precision of a model or of an exported graph, and whether float32 products use TF32, for a manifest."""
     own = "float32" if getattr(model, "in_float32", False) else getattr(model, "precision", "")
     return {"precision": own or precision_of(accelerator), "tf32": uses_tf32(accelerator)}
 
 
 def uses_tf32(accelerator: Accelerator) -> bool:
-    """Whether float32 products round their factors to TF32: on CUDA only, unless `--training.tf32` forbids it."""
+    """Whether float32 products round their factors to TF32: only on CUDA, and unless `--training.tf32` is off."""
     return accelerator.device.type == "cuda" and bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
 
 
 def select_device(device: str) -> torch.device:
-    """The device of that name, for auto a CUDA GPU or else the CPU; a GPU with a number becomes the current one.
+    """The device with this name; auto is a CUDA GPU if there is one, else the CPU.
 
-    Raises UserError for a device that this machine does not have, and for an NVIDIA GPU that torch cannot run on.
+    A GPU with a number becomes the current one. Raises UserError for a device that this machine lacks, and for an
+    NVIDIA GPU that torch cannot run on.
     """
     kind, _, number = device.partition(":")
     if kind == "cpu":
@@ -176,7 +179,7 @@ def select_device(device: str) -> torch.device:
 
 
 def visible_gpus() -> list[str]:
-    """The CUDA GPUs that this process sees, as CUDA_VISIBLE_DEVICES names them."""
+    """The CUDA GPUs that this process sees, by their names in CUDA_VISIBLE_DEVICES."""
     if not torch.cuda.is_available():
         return []
     count = torch.cuda.device_count()
@@ -185,7 +188,7 @@ def visible_gpus() -> list[str]:
 
 
 def describe_device(device: str, precision: Precision) -> str:
-    """One line about the device of a run and its precision; raises UserError as `open_accelerator` does."""
+    """One line about a device and its precision; raises the errors of `open_accelerator`."""
     selected = select_device(device)
     chosen = choose_precision(precision, selected)
     if selected.type == "cpu":
@@ -202,21 +205,21 @@ def describe_device(device: str, precision: Precision) -> str:
 
 
 def expect_one_process(accelerator: Accelerator, what: str, instead: str = "") -> None:
-    """Raises UserError, which begins with `what`, if this run has several processes; `instead` ends the line."""
+    """Raises UserError if there are several processes; `what` begins its message, and `instead` ends it."""
     if accelerator.num_processes > 1:
         raise UserError(f"{what} starts its own processes: run it without accelerate or torchrun{instead}")
 
 
 @contextlib.contextmanager
 def exclusive(accelerator: Accelerator, folder: Path, what: str) -> Iterator[None]:
-    """The lock `what` on `folder` (see `locked`), held by all processes of this run together."""
+    """Holds the lock `what` on `folder` (see `locked`) for all processes together."""
     with locked(folder, what) if accelerator.is_main_process else contextlib.nullcontext():
         accelerator.wait_for_everyone()
         yield
 
 
 def end_processes() -> None:
-    """Ends the group of processes when all have come here; does nothing where there is one process."""
+    """Ends the process group when all processes have called this; does nothing for a single process."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         state = PartialState()
         state.wait_for_everyone()

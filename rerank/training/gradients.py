@@ -18,29 +18,29 @@ Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Maps scores, labels and mask, each (lists, documents), to (lists,)."""
 
 Backward = Callable[[Batch[Any], Tensor], tuple[Tensor, Tensor]]
-"""`_backward` of a loss and a weight."""
+"""`_backward` with its loss and weight."""
 
 
 def accumulate_gradient(
     model: Any, batch: Batch[Any], loss: Loss, weight: float, accelerator: Accelerator, memory: TokenBudget | None
 ) -> Tensor:
-    """Sets the parameters' gradients to that of the sum of the lists' losses times `weight`.
+    """Sets the parameters' gradients to the gradient of the sum of the lists' losses times `weight`.
 
-    Lists that fit into the memory budget together go through the model once. A longer list is scored without a graph,
-    the loss gives the gradient with respect to its scores, and its passages go through the model again with a graph, as
-    many at a time as fit. Dropout drops the same values both times (see `RandomState`), so the gradient is exact. On
+    Lists that fit into the memory budget together go through the model once. A longer list is first scored without a
+    graph, and the loss gives the gradient of its scores. Then its passages go through the model again with a graph, one
+    micro-batch at a time. Dropout drops the same values both times (see `RandomState`), so the gradient is exact. On
     out-of-memory errors the budget is halved and the step is repeated from its first random state. Without a budget all
-    documents go through in one forward pass, for models whose scores depend on the other documents (batch norm).
+    documents go through one forward pass, for models whose scores depend on the other documents (batch norm).
 
-    A GPU is waited for once: the scores of the lists that are taken together come to the CPU, where pooling, loss and
-    metrics are cheaper than the launches of their kernels, and one gradient goes back. The metrics are computed while
-    the GPU works on the backward pass.
+    The CPU waits for a GPU once per group of lists: the scores come to the CPU, where pooling, loss and metrics cost
+    less than launching their kernels, and one gradient goes back. The metrics are computed during the GPU's backward
+    pass.
 
     Returns:
         (lists, 2) on the CPU: the loss of each list, and the NDCG of its grades; see `Batch.grades`.
 
     Raises:
-        UserError: a single passage does not fit into memory, or the scores of a list do not.
+        UserError: a single passage, or the scores of a list, do not fit into memory.
     """
     backward = partial(_backward, loss=loss, weight=weight)
     if memory is None:
@@ -78,7 +78,7 @@ def _group_lists(lengths: list[int], rows: list[int], tokens: int, is_padded: bo
 
 
 def _take_lists(batch: Batch[Packed], lists: list[int], rows: list[int]) -> Batch[Packed]:
-    """The batch of these lists, in ascending order; `rows` are the lists of the passages."""
+    """The batch with only the given lists, in ascending order; `rows` has the list of each passage."""
     if len(lists) == len(batch.query_ids):
         return batch
     chosen = set(lists)
@@ -100,16 +100,17 @@ def _cached_gradient(
     micro_batches = [inputs.take(group).to(accelerator.device) for group in groups]
 
     def score(micro_batch: Packed) -> Tensor:
-        with accelerator.autocast():  # one a pass: it keeps casts of weights that were made without a graph
+        with accelerator.autocast():  # one per pass, because it caches casts of weights, which may have no graph
             scores: Tensor = model(micro_batch)
         return scores
 
     states, cached = [], []
-    with torch.set_grad_enabled(model.compiled):  # which draws the same as with a graph only if it has one
+    # Compiled layers draw the same dropout in both passes only if both have a graph.
+    with torch.set_grad_enabled(model.compiled):
         for micro_batch in micro_batches[:-1]:
             states.append(RandomState(accelerator.device))
             cached.append(score(micro_batch).detach())
-    last = score(micro_batches[-1])  # keeps its graph, so that it is not computed twice
+    last = score(micro_batches[-1])  # keeps its graph, so it is computed only once
     scores = restore_order(torch.cat([*cached, last.detach()]).cpu(), groups).requires_grad_()
     flat = _with_first_scores(model, batch, model.pool(scores, inputs.documents))
     grid, losses = backward(batch, flat)
@@ -141,7 +142,7 @@ def _single_pass_gradient(model: Any, batch: Batch[Any], backward: Backward, acc
 
 
 def _with_first_scores(model: Any, batch: Batch[Any], flat: Tensor) -> Tensor:
-    """(documents,) scores plus the first stage's, if the lists have them, times the model's weight of these."""
+    """(documents,) scores plus the weighted first-stage scores, if the lists have them."""
     if batch.first_scores is None:
         return flat
     weight: float = model.first_stage_weight

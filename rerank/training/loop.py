@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,20 @@ from rerank.utils.errors import UserError
 from rerank.utils.parallel import prefetch
 from rerank.utils.progress import log, progress
 
-SECONDS_BETWEEN_STATES = 180.0
-STATS = ("loss", "ndcg")  # the columns of what `accumulate_gradient` returns
+SECONDS_BETWEEN_STATES = 180.0  # on a GPU; a state is what an interrupted training resumes from
+STATS = ("loss", "ndcg")  # the columns of the result of `accumulate_gradient`
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """The arguments of `train` that all epochs share."""
+
+    task: Task
+    loss: Loss
+    settings: TrainingSettings
+    accelerator: Accelerator
+    trained: Trained
+    show: bool
 
 
 def train(
@@ -46,40 +59,42 @@ def train(
 ) -> list[dict[str, Any]]:
     """Trains the model of `task` in place and returns one record per epoch (see `_train_epoch`).
 
-    After each epoch `validate` maps the run of the validation queries to what its record says of them: `valid` is the
-    value to maximise, and `first_stage` that of the first stage, if there is one. The checkpoint and the run of the
-    best epoch are kept in `folder`; training stops after `settings.patience` epochs without a better value.
-    With `settings.average` the weights that are validated and kept are averages (see `AveragedWeights`).
-    The state, and with it the checkpoint of the best epoch, is saved on a CPU after each epoch; on a GPU, which would
-    wait for the disk, after the last epoch and every SECONDS_BETWEEN_STATES. Between two saves the best epoch's weights
-    are kept in memory. The next call with the same arguments resumes from the saved state.
-    Learning rates depend on the step, and random numbers on the seed, the epoch, the step and the process, so a resumed
-    training ends with the same weights as an uninterrupted one.
+    After each epoch `validate` maps the run of the validation queries to fields of the record: `valid` is the value to
+    maximise, and `first_stage` the value of the first stage, if there is one. The checkpoint and the run of the best
+    epoch are kept in `folder`. Training stops after `settings.patience` epochs without a better value. With
+    `settings.average` the validated and kept weights are averages (see `AveragedWeights`).
+
+    The state and the checkpoint of the best epoch are saved after each epoch on a CPU. On a GPU, which would wait for
+    the disk, they are saved every SECONDS_BETWEEN_STATES and after the last epoch; in between, the best epoch's weights
+    stay in memory. The next call with the same arguments resumes from the saved state. Learning rates depend only on
+    the step, and random numbers only on the seed, the epoch, the step and the process, so a resumed training ends with
+    the same weights as an uninterrupted one.
 
     Args:
         task: the model and its data.
         loss: maps scores, labels and mask, each (lists, documents), to (lists,).
-        folder: where the checkpoint, the run, the log and the state are written.
+        folder: the places of the checkpoint, the run, the log and the state.
         settings: epochs, lists_per_step, schedule, warmup_ratio, weight_decay, average, clip, patience and seed are
-            used; the rest is the task's.
+            used here; the task uses the others.
         accelerator: the device and the processes; the epochs' records also go to its trackers.
-        validate: gives `valid`, and perhaps `first_stage`, for a run of the validation queries.
+        validate: gives `valid`, and optionally `first_stage`, for a run of the validation queries.
         show: whether progress and a line for each epoch are shown.
 
     Raises:
-        UserError: a loss is not finite (before it reaches the weights), or the saved state is damaged, or the
-            checkpoint is not the one that was written.
+        UserError: a loss is not finite (before it reaches the weights), the saved state is damaged, or the checkpoint
+            has changed since it was written.
     """
     optimizer = make_optimizer(task.parameter_groups(), settings.weight_decay)
     average = AveragedWeights(task.model, settings.average)
     trained = Trained(task.model, optimizer, average, accelerator.scaler)
     is_main = accelerator.is_main_process
     history, kept = restore_state(folder, trained, is_main)
+    setup = _Setup(task, loss, settings, accelerator, trained, show and is_main)
     saved = time.monotonic()
-    best: BestEpoch | None = None  # of the epochs since the last save
+    best: BestEpoch | None = None  # the best epoch since the last save, if it is the best of all
 
     while not _ended(history, settings):
-        record = _train_epoch(task, loss, settings, accelerator, trained, len(history), show and is_main)
+        record = _train_epoch(setup, len(history))
         with average.applied():
             run = task.score("valid")
         record |= validate(run)
@@ -120,12 +135,12 @@ class BestEpoch:
 
 
 def best_epoch(history: list[dict[str, Any]]) -> dict[str, Any]:
-    """The record of the epoch whose model is kept: the first of the best by validation."""
+    """The record of the epoch whose model is kept: the first with the highest validation value."""
     return max(history, key=lambda record: record["valid"])
 
 
 def _is_due(device: torch.device, saved: float) -> bool:
-    """Whether a state is saved after any epoch, if the one before was at the time `saved`."""
+    """Whether to save a state after an epoch; `saved` is the time of the last save."""
     return device.type == "cpu" or time.monotonic() - saved >= SECONDS_BETWEEN_STATES
 
 
@@ -134,21 +149,14 @@ def _ended(history: list[dict[str, Any]], settings: TrainingSettings) -> bool:
     return len(history) >= settings.epochs or waited >= settings.patience
 
 
-def _train_epoch(
-    task: Task,
-    loss: Loss,
-    settings: TrainingSettings,
-    accelerator: Accelerator,
-    trained: Trained,
-    epoch: int,
-    show: bool,
-) -> dict[str, Any]:
-    """One pass over the lists of an epoch, counted from 0; the gradient of a step is that of its lists' mean loss.
+def _train_epoch(setup: _Setup, epoch: int) -> dict[str, Any]:
+    """Trains on the lists of an epoch, counted from 0; a step takes the gradient of the mean loss of its lists.
 
-    Returns the record of the epoch: its number, from 1, the means over its lists of what `accumulate_gradient` returns,
-    `seconds`, `documents`, and for text `tokens`; in fp16 `skipped` too, the steps whose gradient overflowed.
+    Returns the record of the epoch: its number, from 1, the means of STATS over its lists, `seconds`, `documents`, for
+    text `tokens`, and in fp16 `skipped`, the number of steps whose gradient overflowed.
     """
-    model, optimizer, what = task.model, trained.optimizer, f"epoch {epoch + 1}"
+    task, settings, accelerator = setup.task, setup.settings, setup.accelerator
+    model, optimizer, what = task.model, setup.trained.optimizer, f"epoch {epoch + 1}"
     steps = make_steps(task.training_lists(epoch), settings.lists_per_step, accelerator)
     model.train()
     start = time.perf_counter()
@@ -161,12 +169,12 @@ def _train_epoch(
     def postfix() -> str:
         return " ".join(f"{name} {value:.4f}" for name, value in zip(STATS, (sums / lists).tolist(), strict=True))
 
-    bar = progress(prefetch(steps, make_batch), len(steps), what, postfix, show)
+    bar = progress(prefetch(steps, make_batch), len(steps), what, postfix, setup.show)
     for number, (step, batch) in enumerate(bar, 1):
         weight = loss_scale(accelerator) / step.total
         seed = hash((settings.seed, epoch, number, accelerator.process_index)) % 2**62
         with seeded(seed, accelerator.device):
-            stats = accumulate_gradient(model, batch, loss, weight, accelerator, task.memory)
+            stats = accumulate_gradient(model, batch, setup.loss, weight, accelerator, task.memory)
         broken = [step.lists[row] for row in (~stats[:, 0].isfinite()).nonzero()[:, 0].tolist()]
         if sum_gradients(model, len(broken), accelerator):
             raise _not_finite(broken, f"{what}, step {number}")
@@ -179,7 +187,7 @@ def _train_epoch(
         for group in optimizer.param_groups:
             group["lr"] = group[INITIAL] * factor
         skipped += not take_step(model, optimizer, settings.clip, accelerator)
-        trained.average.update(done + 1)
+        setup.trained.average.update(done + 1)
     model.zero_grad(set_to_none=True)
     totals = accelerator.reduce(torch.cat([sums, torch.tensor([float(lists)])]).float().to(accelerator.device)).tolist()
     counts = accelerator.reduce(torch.tensor([documents, tokens], device=accelerator.device)).tolist()
@@ -193,7 +201,7 @@ def _train_epoch(
 
 
 def _not_finite(broken: list[Candidates], where: str) -> UserError:
-    """The error of lists, of any process, whose loss is not finite; every process must ask for it."""
+    """The error for lists of all processes whose loss is not finite; every process must call this."""
     lists = [f"query {c.query_id} with documents {', '.join(c.doc_ids)}" for c in gather_object(broken)]
     return UserError(
         f"{where}: the loss is not finite on {'; '.join(lists)}. The weights before this epoch are kept; try a smaller "

@@ -1,4 +1,4 @@
-"""What training minimises, a loss, and what validation maximises: the mean of a measure, or minus the mean loss."""
+"""The objectives: training minimises a loss; validation maximises the mean of a measure, or minus the mean loss."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,11 +19,11 @@ from rerank.training.state import TrainingFolder
 from rerank.training.task import Task
 from rerank.utils.errors import UserError
 
-LISTS = 512  # whose losses are computed together
+LISTS = 512  # lists whose losses are computed at once
 
 
 def open_loss(loss: str | LossSettings, flag: str = "--loss") -> Loss:
-    """The loss of a name, with its own hyperparameters, or of settings; `flag` names it in messages.
+    """The loss of settings, or of a name with default hyperparameters; `flag` names it in messages.
 
     Raises UserError if there is no such loss or hyperparameter, or a value is out of range.
     """
@@ -36,35 +36,34 @@ def open_loss(loss: str | LossSettings, flag: str = "--loss") -> Loss:
 
 def train_to_rank(
     task: Task,
-    qrels: Qrels,
     loss: str | LossSettings,
     folder: TrainingFolder,
     settings: TrainingSettings,
     accelerator: Accelerator,
     show: bool = True,
 ) -> list[dict[str, Any]]:
-    """Trains as `loop.train`; `settings.measure` of the validation queries, judged by `qrels`, chooses the epoch.
+    """Trains by `loop.train`, with `settings.measure` on the validation queries to choose the epoch.
 
-    If they are shown, the records have the first stage's value of the same queries and candidates, but not with the
-    measure "loss".
+    If `show` is true and the measure is not "loss", the records also have the first stage's value on the same queries
+    and candidates.
     """
     opened = open_loss(loss)
-    value = partial(validation_value, qrels=qrels, measure=settings.measure, loss=opened)
-    beside = _of_first_stage(task, value) if show and settings.measure != "loss" else {}
-    return train(task, opened, folder, settings, accelerator, lambda run: {"valid": value(run), **beside}, show)
+    value = partial(validation_value, qrels=task.qrels("valid"), measure=settings.measure, loss=opened)
+    first = _first_stage_value(task, value) if show and settings.measure != "loss" else {}
+    return train(task, opened, folder, settings, accelerator, lambda run: {"valid": value(run), **first}, show)
 
 
-def _of_first_stage(task: Task, value: Callable[[Run], float]) -> dict[str, float]:
-    """The first stage's value for the records; its run is dropped, as it may be large."""
+def _first_stage_value(task: Task, value: Callable[[Run], float]) -> dict[str, float]:
+    """The field `first_stage` of the records; the first stage's run, which may be large, is not kept."""
     run = task.first_stage
     return {"first_stage": value(run)} if run else {}
 
 
 def validation_value(run: Run, qrels: Qrels, measure: str, loss: Loss) -> float:
-    """The value of a run of the validation queries: higher is better.
+    """The value of a run of the validation queries; higher is better.
 
-    It is the mean of `measure` over the queries that have judgments; with the measure "loss", minus the mean loss of
-    all queries, where a document without a judgment, or with a negative one, has the label 0.
+    It is the mean of `measure` over the judged queries. With the measure "loss" it is minus the mean loss over all
+    queries, where a document without a judgment, or with a negative one, has the label 0.
     """
     if measure == "loss":
         return -_mean_loss(run, qrels, loss)
@@ -74,9 +73,9 @@ def validation_value(run: Run, qrels: Qrels, measure: str, loss: Loss) -> float:
 
 def _mean_loss(run: Run, qrels: Qrels, loss: Loss) -> float:
     total, left = 0.0, iter(run.items())
-    while some := dict(islice(left, LISTS)):
+    while rankings := dict(islice(left, LISTS)):
         lists = []
-        for query_id, scores in some.items():
+        for query_id, scores in rankings.items():
             judged = qrels.get(query_id, {})
             lists.append(Candidates(query_id, tuple(scores), tuple(max(0, judged.get(doc_id, 0)) for doc_id in scores)))
         batch = make_batch(lists, lambda pairs: torch.tensor([run[query_id][doc_id] for query_id, doc_id in pairs]))

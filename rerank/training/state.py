@@ -1,4 +1,4 @@
-"""The saved state of a training: weights, optimizer and epochs, with a record that tells whether they are undamaged."""
+"""The saved state of a training: weights, optimizer and epochs, with a record of hashes that shows damage."""
 
 import contextlib
 import json
@@ -17,11 +17,14 @@ from rerank.utils.files import atomic_write, write_text
 from rerank.utils.integrity import Record, changes, changes_since_record, facts_of, files_below, write_record
 from rerank.utils.progress import log
 
-TENSORS, EPOCHS = "state.pt", "epochs.json"
+TENSORS = "state.pt"
+"""The state dictionaries of `Trained`."""
+EPOCHS = "epochs.json"
+"""The records of the epochs and of the best epoch's files."""
 
 
 class TrainingFolder(Protocol):
-    """Where training writes: the FoldFolder of rerank.experiments.runs.layout."""
+    """The files that training writes; rerank.experiments.runs.layout.FoldFolder implements it."""
 
     @property
     def checkpoint(self) -> Path: ...
@@ -36,7 +39,7 @@ class TrainingFolder(Protocol):
 
 
 class Trained(NamedTuple):
-    """What a training changes and a state has; `scaler` is that of gradients in float16, None if there is none."""
+    """The objects that a training changes and a state saves; `scaler` scales gradients in fp16, else it is None."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
@@ -53,14 +56,15 @@ def save_state(
 ) -> Record:
     """Writes the state after an epoch, and the log; `kept` is the record of the best epoch's files.
 
-    If the epoch is the best, `best` are what writes a checkpoint into a new folder, and the run of the validation
-    queries. They are put in their places just before the state is. Returns the record of the best epoch's files.
+    If there is a new best epoch, `best` has a function that writes its checkpoint into a new folder, and its run of the
+    validation queries. Both are moved to their places just before the state. Returns the record of the best epoch's
+    files.
     """
     with atomic_write(folder.state) as tmp, contextlib.ExitStack() as stack:
         if best:
             kept = _stage(folder, *best, stack)
         tmp.mkdir()
-        _write_tensors([None if part is None else part.state_dict() for part in trained], tmp / TENSORS)
+        _write_tensors([None if field is None else field.state_dict() for field in trained], tmp / TENSORS)
         (tmp / EPOCHS).write_text(json.dumps([history, kept]), encoding="utf-8")
         write_record(tmp)
     _write_log(folder, history)
@@ -68,7 +72,7 @@ def save_state(
 
 
 def _stage(folder: TrainingFolder, save: Callable[[Path], object], run: Run, stack: contextlib.ExitStack) -> Record:
-    """Writes the files of the best epoch, whose places they take when `stack` ends; returns their record."""
+    """Writes the files of the best epoch, which replace the earlier ones when `stack` ends; returns their record."""
     staged = stack.enter_context(atomic_write(folder.checkpoint))
     save(staged)
     kept = {folder.checkpoint / file.relative_to(staged): file for file in files_below(staged)}
@@ -78,19 +82,19 @@ def _stage(folder: TrainingFolder, save: Callable[[Path], object], run: Run, sta
     return {place.relative_to(parent).as_posix(): facts_of(file) for place, file in kept.items()}
 
 
-def _write_tensors(parts: list[Any], file: Path) -> None:
+def _write_tensors(states: list[Any], file: Path) -> None:
     with file.open("wb") as out:
         try:
-            torch.save(parts, out)
+            torch.save(states, out)
         except RuntimeError as error:
-            raise error.__context__ or error from None  # the disk's refusal, which torch hides
+            raise error.__context__ or error from None  # torch hides the OSError of a full disk
 
 
 def restore_state(folder: TrainingFolder, trained: Trained, writes: bool) -> tuple[list[dict[str, Any]], Record]:
-    """The epochs so far and the record of the best one's files; what is trained is restored as it was saved.
+    """Restores `trained`, and returns the records of the epochs so far and of the best epoch's files.
 
-    The log is written again from the epochs if `writes`. Both are empty if there is no state. Raises UserError for a
-    state that is damaged or of another model.
+    Both are empty if there is no state. With `writes` the log is written again from the records. Raises UserError for a
+    state that is damaged or belongs to another model.
     """
     state = folder.state
     if not state.is_dir():
@@ -100,9 +104,9 @@ def restore_state(folder: TrainingFolder, trained: Trained, writes: bool) -> tup
             raise ValueError("; ".join(changed))
         saved = torch.load(state / TENSORS, map_location="cpu", weights_only=True)
         history, kept = json.loads((state / EPOCHS).read_text(encoding="utf-8"))
-        for part, values in zip(trained, saved, strict=True):
-            if part is not None and values is not None:
-                part.load_state_dict(values)
+        for field, values in zip(trained, saved, strict=True):
+            if field is not None and values is not None:
+                field.load_state_dict(values)
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"{state}: cannot resume training ({error}); remove the folder to start again") from error
     if writes:
@@ -112,9 +116,10 @@ def restore_state(folder: TrainingFolder, trained: Trained, writes: bool) -> tup
 
 
 def check_kept(folder: TrainingFolder, kept: Record) -> None:
-    """Raises UserError if what is kept of the best epoch is not what the training wrote; for its end.
+    """Raises UserError if the best epoch's files have changed since they were written; for the end of a training.
 
-    Until then a command that was killed may have left the checkpoint of an epoch beside the state of the one before.
+    Earlier a mismatch is normal: a killed command may have left the checkpoint of an epoch and the state of the epoch
+    before.
     """
     if changed := list(changes(folder.state.parent, kept)):
         raise UserError(

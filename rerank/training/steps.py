@@ -1,8 +1,8 @@
-"""The steps of a training: whose lists they take, their learning rates, their gradients, and what an optimizer does.
+"""The steps of a training: their lists, learning rates and gradients, and the optimizer.
 
 In float16 the loss is scaled so that small gradients do not become 0, and a step whose gradient overflows is skipped
-(Micikevicius et al.: Mixed Precision Training, ICLR 2018). torch's GradScaler halves the scale after a step that
-overflows, and doubles it after 2,000 steps in a row that do not. Scales are powers of two, so scaling rounds nothing.
+(Micikevicius et al.: Mixed Precision Training, ICLR 2018). torch's GradScaler halves the scale after an overflow, and
+doubles it after 2,000 consecutive steps without one. Scales are powers of two, so scaling is exact.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,11 @@ from rerank.config import TrainingSettings
 from rerank.data.types import Candidates
 from rerank.utils.errors import UserError
 
-INITIAL = "initial_lr"  # of a parameter group: the learning rate that the schedule multiplies, as torch names it
+INITIAL = "initial_lr"
+"""The key of a parameter group for the learning rate that the schedule multiplies; torch uses the same name."""
 
 SMALLEST = 2.0**-4
-"""The scale at which a gradient that still overflows is not one of float16's range but of a broken model."""
+"""The smallest scale: a gradient that still overflows comes from a broken model, not from the range of float16."""
 
 
 class Step(NamedTuple):
@@ -45,17 +46,17 @@ def make_steps(lists: Sequence[Candidates], lists_per_step: int, accelerator: Ac
 
 
 def make_optimizer(groups: list[dict[str, Any]], weight_decay: float) -> torch.optim.Optimizer:
-    """Adam for parameter groups; with a weight decay AdamW (Loshchilov and Hutter, ICLR 2019).
+    """Adam for the parameter groups, or AdamW with weight decay (Loshchilov and Hutter, ICLR 2019).
 
-    Weight matrices and embeddings are decayed. Tensors of fewer than two dimensions are not: biases, the weights of
-    norms, and scalars.
+    Weight decay applies to matrices and embeddings, but not to tensors of fewer than two dimensions: biases, the
+    weights of norms, and scalars.
     """
     if weight_decay:
         groups = [
-            {**group, "params": some, "weight_decay": decay}
+            {**group, "params": chosen, "weight_decay": decay}
             for group in groups
             for decay, is_decayed in ((weight_decay, True), (0.0, False))
-            if (some := [parameter for parameter in group["params"] if (parameter.ndim > 1) == is_decayed])
+            if (chosen := [parameter for parameter in group["params"] if (parameter.ndim > 1) == is_decayed])
         ]
     for group in groups:
         group[INITIAL] = group["lr"]
@@ -65,8 +66,8 @@ def make_optimizer(groups: list[dict[str, Any]], weight_decay: float) -> torch.o
 def learning_rate_factor(settings: TrainingSettings, done: int, total: int) -> float:
     """The factor of the learning rates after `done` of `total` steps.
 
-    It rises linearly over the first `settings.warmup_ratio` of the steps, up to 1; then it stays, or with the schedule
-    "linear" it falls by the same amount each step, so that it would be 0 after the last one.
+    It rises linearly to 1 over the first `settings.warmup_ratio` of the steps. Then it stays at 1, or with the schedule
+    "linear" it falls linearly to 0 after the last step.
     """
     warmup = settings.warmup_ratio * total
     rising = (done + 1) / warmup if done + 1 < warmup else 1.0
@@ -76,32 +77,31 @@ def learning_rate_factor(settings: TrainingSettings, done: int, total: int) -> f
 
 
 def loss_scale(accelerator: Accelerator) -> float:
-    """The factor of the loss in the next step; 1 if the precision needs none."""
+    """The factor of the loss in the next step; 1 without a gradient scaler."""
     scaler = accelerator.scaler
     return 1.0 if scaler is None else float(scaler.scale(torch.ones((), device=accelerator.device)))
 
 
 def sum_gradients(model: nn.Module, broken: int, accelerator: Accelerator) -> int:
-    """Sums the gradients, and the number of broken lists, over the processes; returns the latter.
+    """Sums the gradients and the number of broken lists over the processes; returns the number.
 
-    They become parts of one buffer, which is sent at once: a message for each parameter would cost more in waiting than
-    in bytes.
+    They are sent in one buffer, because one message per parameter would be dominated by latency.
     """
     if accelerator.num_processes == 1:
         return broken
     gradients = {parameter: parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None}
     buffer = torch.cat([*gradients.values(), torch.tensor([float(broken)], device=accelerator.device)])
     torch.distributed.all_reduce(buffer)
-    for parameter, part in zip(gradients, buffer[:-1].split([len(g) for g in gradients.values()]), strict=True):
-        parameter.grad = part.view_as(parameter).to(parameter.dtype)
+    for parameter, summed in zip(gradients, buffer[:-1].split([len(g) for g in gradients.values()]), strict=True):
+        parameter.grad = summed.view_as(parameter).to(parameter.dtype)
     return int(buffer[-1])
 
 
 def take_step(model: nn.Module, optimizer: torch.optim.Optimizer, clip: float, accelerator: Accelerator) -> bool:
-    """Clips the gradient to the norm `clip`, if it is not 0, and takes a step with it; False if the step is skipped.
+    """Clips the gradient to the norm `clip`, unless it is 0, and takes a step; returns False if the step is skipped.
 
-    The gradient is that of the loss times `loss_scale`, summed over the processes, so all of them decide alike. Raises
-    UserError if the gradient is not finite whatever the scale.
+    The gradient is scaled by `loss_scale` and summed over the processes, so all processes decide alike. Raises
+    UserError if the gradient is not finite even at the scale SMALLEST.
     """
     scaler = accelerator.scaler
     if scaler is not None:

@@ -1,4 +1,4 @@
-"""Task: everything the training loop needs to train one model."""
+"""Task: everything that the training loop needs to train one model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +15,9 @@ Split = Literal["train", "valid", "test"]
 
 
 class Task(Protocol):
-    """A model and the lists and queries of a fold; `rerank.training.loop.train` trains it.
+    """A model with the lists and queries of a fold; `rerank.training.loop.train` trains it.
 
-    `judged_splits` are those whose judgments the task has read.
+    `judged_splits` are the splits whose judgments the task has read.
     """
 
     judged_splits: ClassVar[tuple[Split, ...]]
@@ -34,17 +34,17 @@ class Task(Protocol):
         """The parameter groups of the optimizer."""
 
     def training_lists(self, epoch: int) -> Sequence[Any]:
-        """The training lists of an epoch, counted from 0; they depend on the epoch and the fold's seed alone."""
+        """The training lists of an epoch, counted from 0; they depend only on the epoch and the fold's seed."""
 
     def batch(self, lists: Sequence[Any]) -> Batch[Any]:
-        """The batch of some of these lists."""
+        """The batch of some training lists."""
 
     @property
     def first_stage(self) -> Run:
         """The candidates of the validation queries in the first stage's order; empty if there is no first stage."""
 
     def score(self, split: Split) -> Run:
-        """Scores the candidates of the validation or the test queries with the model as it is."""
+        """Scores the candidates of the validation or test queries with the model's current weights."""
 
     def qrels(self, split: Split) -> Qrels:
         """The judgments of a split's queries."""
@@ -53,7 +53,7 @@ class Task(Protocol):
         """Writes a checkpoint of the model into a new folder."""
 
     def load(self, checkpoint: Path) -> None:
-        """Takes the model of a checkpoint that `save` wrote, on the same device."""
+        """Loads a checkpoint that `save` wrote, on the same device."""
 
     def facts(self) -> dict[str, Any]:
-        """What the manifest of the fold says of the model and of what it was trained on."""
+        """The facts about the model and its training data for the fold's manifest."""

@@ -1,6 +1,6 @@
 """Experiment tracking: sends the record of every epoch to TensorBoard, Weights & Biases, MLflow, or your own tracker.
 
-`--training.track NAME` takes a name that accelerate knows, if its package is installed, or one registered here.
+`--training.track NAME` takes a tracker of accelerate, if its package is installed, or a tracker registered here.
 """
 
 import contextlib
@@ -18,11 +18,19 @@ MakeTracker = Callable[[str, Path], GeneralTracker]
 """Makes a tracker from the name of a run, such as "smoothi/fold1", and a folder for its files (not made yet)."""
 
 TRACKERS: Registry[MakeTracker] = Registry("tracker")
-"""The registered trackers by name; accelerate's own are not in it."""
+"""The registered trackers by name, without accelerate's own trackers."""
 
 
 def tracker(name: str) -> Callable[[MakeTracker], MakeTracker]:
-    """Registers a function as the tracker `name` of `--training.track`; it returns an accelerate GeneralTracker."""
+    """Registers a function that makes an accelerate GeneralTracker as the tracker `name` of `--training.track`.
+
+    >>> @tracker("lines")
+    ... def lines_tracker(run: str, folder: Path) -> GeneralTracker:
+    ...     return MyTracker(folder / f"{run}.txt")
+    >>> "lines" in TRACKERS
+    True
+    >>> del TRACKERS["lines"]  # the example leaves the registry as it was
+    """
 
     def register(make: MakeTracker) -> MakeTracker:
         return TRACKERS.register(name, make)
@@ -31,7 +39,7 @@ def tracker(name: str) -> Callable[[MakeTracker], MakeTracker]:
 
 
 def check_tracker(name: str) -> None:
-    """Raises UserError for a tracker that does not exist, or whose package is not installed; "" is none."""
+    """Raises UserError for an unknown tracker, and for one whose package is not installed; "" means no tracker."""
     if not name or name in TRACKERS:
         return
     names = {str(known) for known in LOGGER_TYPE_TO_CLASS}
@@ -43,9 +51,9 @@ def check_tracker(name: str) -> None:
 
 @contextlib.contextmanager
 def tracked(accelerator: Accelerator, config: Config, project: str, run: str, folder: Path) -> Iterator[None]:
-    """Within the block the accelerator logs the records of a training to the tracker of `config.training.track`.
+    """Lets the accelerator log the records of a training to the tracker of `config.training.track` within the block.
 
-    `project` groups the runs of a collection; files go to `folder`. Nothing happens if no tracker is named.
+    `project` groups the trackers' runs of a collection; files go to `folder`. Without a tracker it does nothing.
     """
     name = config.training.track
     if not name:
@@ -62,7 +70,7 @@ def tracked(accelerator: Accelerator, config: Config, project: str, run: str, fo
     accelerator.init_trackers(project, settings, {"wandb": {"name": run}, "mlflow": {"run_name": run}})
     try:
         yield
-    finally:  # not end_training, which also ends the processes of the folds that follow
+    finally:  # accelerate's end_training would also end the processes, which the next folds need
         for opened in accelerator.trackers:
             opened.finish()
         accelerator.trackers = []

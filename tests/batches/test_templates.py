@@ -32,7 +32,7 @@ DOCUMENTS = ["birch cedar", "The cedar. It grows.", "1990 (a)", "wharf 🌲.", '
 
 def spliced(template, tokenizer, query, document):
     texts = [template.query_lead + query, template.document_lead + document]
-    return [int(token) for part in template.parts(*tokenise(texts, tokenizer)) for token in part]
+    return [int(token) for piece in template.pieces(*tokenise(texts, tokenizer)) for token in piece]
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -65,7 +65,7 @@ def test_a_space_belongs_to_the_first_word_where_the_tokenizer_says_so():
 def test_the_end_of_a_text_merges_with_the_line_break_after_it():
     tokenizer = make_tokenizer("qwen3", WORDS)
     merged = tokenizer.convert_tokens_to_ids("?Ċ")
-    _, query, middle, *_ = text_template(tokenizer, QWEN).parts(*tokenise([" amber?", " birch"], tokenizer))
+    _, query, middle, *_ = text_template(tokenizer, QWEN).pieces(*tokenise([" amber?", " birch"], tokenizer))
     assert merged in [*query, *middle]
     assert tokenizer.convert_tokens_to_ids("?") not in query
 

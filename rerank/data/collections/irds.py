@@ -21,7 +21,7 @@ from rerank.utils.errors import UserError, nearest
 from rerank.utils.progress import quiet
 
 DOCUMENTS_AT_ONCE = 256
-PARTS = {"documents": "has_docs", "queries": "has_queries", "qrels": "has_qrels"}
+CONTENTS = {"documents": "has_docs", "queries": "has_queries", "qrels": "has_qrels"}
 ENDS = {"train": ("train", "training"), "valid": ("dev", "valid", "val", "validation"), "test": ("test",)}
 """Split -> possible ends of its id."""
 
@@ -48,7 +48,7 @@ class IrDataset:
         if self.source not in registry:
             hint = nearest(self.source, difflib.get_close_matches(self.source, registry, n=3, cutoff=0))
             raise UserError(f"collection {self.source}: no such folder, and ir_datasets has no such id; {hint}")
-        self._check_parts("documents")
+        self._check_contents("documents")
 
     @classmethod
     def matches(cls, source: str) -> bool:
@@ -65,7 +65,7 @@ class IrDataset:
     @functools.cached_property
     def queries(self) -> dict[str, str]:
         if not self._split:
-            self._check_parts("documents", "queries")
+            self._check_contents("documents", "queries")
         return {q: text for id_ in self._split.values() or [self.source] for q, text in _read_queries(id_).items()}
 
     @functools.cached_property
@@ -107,7 +107,7 @@ class IrDataset:
 
     def expect_judgments(self) -> None:
         if not self._split:
-            self._check_parts("documents", "queries", "qrels")
+            self._check_contents("documents", "queries", "qrels")
 
     def count(self) -> int:
         return int((library().load(self.source).docs_metadata() or {}).get("count") or 0)
@@ -159,12 +159,12 @@ class IrDataset:
     def _handler(self) -> Any:
         return library().load(self.source).docs_handler()
 
-    def _check_parts(self, *expected: str) -> None:
+    def _check_contents(self, *expected: str) -> None:
         """Raises UserError if the id lacks one of the `expected` "documents", "queries" and "qrels"."""
         registry = library().registry
-        if missing := [part for part in expected if not _has(registry[self.source], part)]:
+        if missing := [kind for kind in expected if not _has(registry[self.source], kind)]:
             below = [name for name in registry if name.startswith(f"{self.source}/")]
-            complete = [name for name in below if _has(registry[name], *PARTS)]
+            complete = [name for name in below if _has(registry[name], *CONTENTS)]
             hint = f"below it, these have all three: {', '.join(complete[:5])}" if complete else "choose another id"
             raise UserError(f"collection {self.source}: ir_datasets has no {' and no '.join(missing)} for it; {hint}")
 
@@ -200,8 +200,8 @@ def _document(doc: Any, doc_id: str = "") -> Document:
     return document
 
 
-def _has(dataset: Any, *parts: str) -> bool:
-    return all(getattr(dataset, PARTS[part])() for part in parts)
+def _has(dataset: Any, *kinds: str) -> bool:
+    return all(getattr(dataset, CONTENTS[kind])() for kind in kinds)
 
 
 def _read_queries(source: str) -> dict[str, str]:
@@ -229,16 +229,16 @@ def _missing_documents(handler: Any) -> str:  # reads private attributes: the me
 
 
 @contextlib.contextmanager
-def _error_in_one_line(source: str, part: str) -> Iterator[None]:
+def _error_in_one_line(source: str, kind: str) -> Iterator[None]:
     """Raises UserError if ir_datasets cannot read "docs", "queries" or "qrels"; its logger is quiet in the block."""
     library().log.easy().logger()  # creates ir_datasets' logger, with its own level and handler
     try:
         with quiet("ir_datasets", level=logging.CRITICAL):
             yield
     except (OSError, RuntimeError, EOFError, ValueError, AssertionError) as error:
-        handler = getattr(library().load(source), f"{part}_handler")()
-        place = getattr(getattr(handler, f"_{part}_dlc", None), "_cache_path", None) or library().util.home_path()
-        name = "documents" if part == "docs" else part
+        handler = getattr(library().load(source), f"{kind}_handler")()
+        place = getattr(getattr(handler, f"_{kind}_dlc", None), "_cache_path", None) or library().util.home_path()
+        name = "documents" if kind == "docs" else kind
         raise UserError(
             f"{source}: its {name} cannot be read: {_reason(error)}; connect to the network once, or put the file at "
             f"{place} (IR_DATASETS_HOME moves the folder)"

@@ -81,7 +81,7 @@ class CrossEncoderStage(Composable):
         with kept_torch_settings():
             accelerator = open_accelerator(config.training)
             task = TextTask(dataset, Fold(fold.name, fold.train, fold.valid, ()), accelerator)
-            train_to_rank(task, task.qrels("valid"), config.loss, FoldFolder(folder), task.training, accelerator)
+            train_to_rank(task, config.loss, FoldFolder(folder), task.training, accelerator)
             accelerator.free_memory()
         return self.open(world, folder)
 

@@ -80,6 +80,6 @@ def train(
             return
         if small.prepare:
             small.prepare(task)
-        place, valid = FoldFolder(folder), task.qrels("valid")
-        train_to_rank(task, valid, settings.loss, place, task.training, accelerator, show=False)
+        place = FoldFolder(folder)
+        train_to_rank(task, settings.loss, place, task.training, accelerator, show=False)
         task.load(place.checkpoint)
