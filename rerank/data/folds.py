@@ -77,7 +77,8 @@ def merge_splits(splits: Mapping[str, Judgments], source: str, *notes: str) -> J
         drawn = " of the training queries, drawn at random, as no others are published"
         train, valid = hold_out(train)
     shared = [
-        f"{source}: {count} {SPLITS[split]} queries are {SPLITS[other]} queries too: used as these alone"
+        f"{source}: {count} {SPLITS[split]} queries are {SPLITS[other]} queries too: "
+        f"used only as {SPLITS[other]} queries"
         for (split, other), count in counts.items()
         if split != other
     ]

@@ -4,7 +4,7 @@ import codecs
 import contextlib
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ def parse_object(line: bytes, place: str, expected: str) -> dict[str, Any]:
     return record
 
 
-def text_under(record: dict[str, Any], key: str, place: str) -> str:
+def text_under(record: Mapping[str, object], key: str, place: str) -> str:
     """The text under a key of the object; raises UserError if there is no text."""
     value = record.get(key)
     if not isinstance(value, str):

@@ -71,21 +71,29 @@ class TokenStore:
         return counts
 
 
+@dataclass(frozen=True)
+class Tokenisation:
+    """A Hugging Face tokenizer, the tokens of a document after which it is cut, and the text before each document."""
+
+    tokenizer: Any
+    max_doc_tokens: int
+    lead: str = ""
+
+
 def open_store(
     cache: Path,
     doc_ids: Sequence[str],
     texts: Callable[[Sequence[str]], Iterable[str]],
-    tokenizer: Any,
-    max_doc_tokens: int,
+    tokenisation: Tokenisation,
     fingerprint: str,
-    lead: str = "",
 ) -> TokenStore:
     """Opens the memory-mapped store of the documents under `cache`, and builds it first if it does not exist.
 
     `texts(doc_ids)` gives the texts of documents in the order of their ids; after an interrupt it is called for the
-    remaining documents. `fingerprint` identifies the collection's texts. Each text is tokenised with `lead` before it.
-    Raises UserError for a store that cannot be read.
+    remaining documents. `fingerprint` identifies the collection's texts. Raises UserError for a store that cannot be
+    read.
     """
+    tokenizer, max_doc_tokens, lead = tokenisation.tokenizer, tokenisation.max_doc_tokens, tokenisation.lead
     json = str(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else ""
     tokenizer_identity = json or sorted(tokenizer.get_vocab().items())
     leads = [["lead", lead]] if lead else []
@@ -105,13 +113,11 @@ def open_store(
     return TokenStore(made.values[TOKENS], made.offsets(TOKENS), made.values[LENGTH], made.ids)
 
 
-def make_store(
-    doc_ids: Sequence[str], texts: Iterable[str], tokenizer: Any, max_doc_tokens: int, lead: str = ""
-) -> TokenStore:
+def make_store(doc_ids: Sequence[str], texts: Iterable[str], tokenisation: Tokenisation) -> TokenStore:
     """A store in memory with the contents that `open_store` would give; `texts` are in the order of the ids."""
     documents, lengths = [np.zeros(0, np.int32)], []
-    for ids in tokenise_each((lead + text for text in texts), tokenizer):
-        documents.append(np.asarray(ids[:max_doc_tokens], np.int32))
+    for ids in tokenise_each((tokenisation.lead + text for text in texts), tokenisation.tokenizer):
+        documents.append(np.asarray(ids[: tokenisation.max_doc_tokens], np.int32))
         lengths.append(len(ids))
     offsets = np.cumsum([len(tokens) for tokens in documents], dtype=np.int64)
     rows = dict(zip(doc_ids, range(len(doc_ids)), strict=True))

@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from rerank.data.given import given_qrels, given_run
 from rerank.data.trec import check_common, examples
@@ -99,14 +98,14 @@ class Comparison:
 
     def to_json(self, per_query: bool = False) -> str:
         """All details, or the value of every query, as a JSON object with the notes."""
-        facts: dict[str, Any] = {"notes": self.notes}
+        facts: dict[str, object] = {"notes": self.notes}
         if per_query:
             facts["values"] = self.records(per_query)
         else:
             facts |= {"test": self.test, "correction": self.correction, "comparisons": self.records()}
         return json.dumps(facts, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
-    def records(self, per_query: bool = False) -> list[dict[str, Any]]:
+    def records(self, per_query: bool = False) -> list[dict[str, object]]:
         """All details as one dictionary per run and measure, or the values as one per query, run and measure.
 
         NaN and an unknown fold become None.
@@ -204,7 +203,7 @@ def select_queries(
     if outside := [query_id for query_id in judged if query_id not in fold_of]:
         raise UserError(
             f"{source}: {len(outside)} of {len(judged)} judged queries are in no fold ({examples(outside)}), so there "
-            "is no mean over folds; expected folds with all of them, judgments of the folds' queries alone, or one fold"
+            "is no mean over folds; expected folds with all of them, judgments of only the folds' queries, or one fold"
         )
     return JudgedQueries({q: judged[q] for query_ids in fold_queries for q in query_ids}, fold_queries, fold_of)
 

@@ -136,10 +136,10 @@ def _check_bounds(parameters: dict[str, Any]) -> None:
     """Raises ValueError for parameters out of trec_eval's range: a cut-off of 0 makes pytrec_eval end the process."""
     for name, highest in (("cutoff", HIGHEST_CUTOFF), ("rel", HIGHEST_GAIN)):
         if not 1 <= parameters.get(name, 1) <= highest:
-            raise ValueError(f"{parameters[name]} is no {name} from 1 to {highest}")
+            raise ValueError(f"expected a {name} from 1 to {highest}, got {parameters[name]}")
     recall = parameters.get("recall", 0.0)
     if not 0 <= recall <= 1 or round(recall, 2) != recall:
-        raise ValueError(f"{recall} is no recall from 0.00 to 1.00")
+        raise ValueError(f"expected a recall from 0.00 to 1.00, got {recall}")
 
 
 def _gains(measure: Any) -> tuple[dict[int, int], float]:

@@ -18,7 +18,7 @@ from rerank.data.collections import Collection
 from rerank.data.folds import fold_seed
 from rerank.data.lists import TrainingLists, read_training_lists
 from rerank.data.runs import read_run_arrays
-from rerank.data.tokens import open_store
+from rerank.data.tokens import Tokenisation, open_store
 from rerank.data.types import Candidates, Fold, Qrels, Run
 from rerank.evaluation.measures import measure_name
 from rerank.experiments.collection import (
@@ -111,7 +111,8 @@ def open_passages(
 ) -> PassageBuilder:
     """The passages of queries and documents for a model; tokenised documents are cached on disk (see `open_store`)."""
     tokenizer, pair = model.tokenizer, open_template(model.tokenizer, model.template)
-    documents = open_store(cache, doc_ids, texts, tokenizer, model.max_doc_tokens, fingerprint, pair.document_lead)
+    tokenisation = Tokenisation(tokenizer, model.max_doc_tokens, pair.document_lead)
+    documents = open_store(cache, doc_ids, texts, tokenisation, fingerprint)
     return PassageBuilder.build(queries, documents, tokenizer, pair, model.max_length)
 
 

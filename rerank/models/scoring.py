@@ -14,7 +14,7 @@ from rerank.batches.batch import Packed, Pairs, make_microbatches, restore_order
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.templates import open_template
 from rerank.data.splitting import OffsetTokenizer, open_offset_tokenizer, passage_span
-from rerank.data.tokens import make_store
+from rerank.data.tokens import Tokenisation, make_store
 from rerank.data.types import Candidates, Run
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export.folder import ExportedCrossEncoder
@@ -211,7 +211,7 @@ class TextScorer:
         """
         model, template = self.model, self._template
         kept = model.max_doc_tokens if max_doc_tokens is None else min(max_doc_tokens, model.max_doc_tokens)
-        store = make_store(doc_ids, texts, model.tokenizer, kept, template.document_lead)
+        store = make_store(doc_ids, texts, Tokenisation(model.tokenizer, kept, template.document_lead))
         return PassageBuilder.build(queries, store, model.tokenizer, template, model.max_length)
 
     def tokenise_pairs(self, pairs: Sequence[tuple[str, str]], max_doc_tokens: int | None = None) -> TokenisedPairs:

@@ -18,9 +18,9 @@ from rerank.utils.errors import UserError
 NO_MEMORY = "Java ran out of memory: set JAVA_TOOL_OPTIONS=-Xmx8g, or another size, to give it more"
 """The message must not contain a semicolon, at which Java would split the command that prints it."""
 LOGGING_PROPERTIES = Path(__file__).with_name("logging.properties")
-"""Settings of java.util.logging, which Lucene uses; they silence it."""
+"""Settings of java.util.logging: Java's defaults, but nothing from Lucene."""
 LOG4J_PROPERTIES = Path(__file__).with_name("log4j2.properties")
-"""Settings of log4j, which Anserini uses; they silence it."""
+"""Settings of log4j: errors only, and nothing from Anserini."""
 
 _lock = threading.RLock()
 

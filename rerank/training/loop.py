@@ -16,7 +16,7 @@ from rerank.data.types import Candidates, Run
 from rerank.training.average import AveragedWeights, copy_of, holding
 from rerank.training.gradients import Loss, accumulate_gradient
 from rerank.training.randomness import seeded
-from rerank.training.state import Trained, TrainingFolder, check_kept, restore_state, save_state
+from rerank.training.state import EpochRecord, Trained, TrainingFolder, check_kept, restore_state, save_state
 from rerank.training.steps import (
     INITIAL,
     Step,
@@ -56,7 +56,7 @@ def train(
     accelerator: Accelerator,
     validate: Callable[[Run], dict[str, float]],
     show: bool = True,
-) -> list[dict[str, Any]]:
+) -> list[EpochRecord]:
     """Trains the model of `task` in place and returns one record per epoch (see `_train_epoch`).
 
     After each epoch `validate` maps the run of the validation queries to fields of the record: `valid` is the value to
@@ -110,9 +110,9 @@ def train(
                 losses = f"loss {record['loss']:.4f}, NDCG of the lists {record['ndcg']:.3f}"
                 valid = f"validation {record['valid']:.4f}{' (best)' if is_best else ''}"
                 first = f", first stage {record['first_stage']:.4f}" if "first_stage" in record else ""
-                log.info(f"epoch {record['epoch']}: {losses}, {valid}{first}")
+                log.info(f"epoch {len(history)}: {losses}, {valid}{first}")
         logged = (*STATS, "valid", "first_stage", "seconds")
-        accelerator.log({key: record[key] for key in logged if key in record}, step=record["epoch"])
+        accelerator.log({key: record[key] for key in logged if key in record}, step=len(history))
         accelerator.wait_for_everyone()
     if is_main:
         check_kept(folder, kept)
@@ -134,7 +134,7 @@ class BestEpoch:
             self.task.save(folder)
 
 
-def best_epoch(history: list[dict[str, Any]]) -> dict[str, Any]:
+def best_epoch(history: list[EpochRecord]) -> EpochRecord:
     """The record of the epoch whose model is kept: the first with the highest validation value."""
     return max(history, key=lambda record: record["valid"])
 
@@ -144,12 +144,12 @@ def _is_due(device: torch.device, saved: float) -> bool:
     return device.type == "cpu" or time.monotonic() - saved >= SECONDS_BETWEEN_STATES
 
 
-def _ended(history: list[dict[str, Any]], settings: TrainingSettings) -> bool:
+def _ended(history: list[EpochRecord], settings: TrainingSettings) -> bool:
     waited = len(history) - best_epoch(history)["epoch"] if history else 0
     return len(history) >= settings.epochs or waited >= settings.patience
 
 
-def _train_epoch(setup: _Setup, epoch: int) -> dict[str, Any]:
+def _train_epoch(setup: _Setup, epoch: int) -> EpochRecord:
     """Trains on the lists of an epoch, counted from 0; a step takes the gradient of the mean loss of its lists.
 
     Returns the record of the epoch: its number, from 1, the means of STATS over its lists, `seconds`, `documents`, for

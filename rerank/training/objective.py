@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -15,7 +14,7 @@ from rerank.evaluation.evaluate import evaluate
 from rerank.losses import create
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
-from rerank.training.state import TrainingFolder
+from rerank.training.state import EpochRecord, TrainingFolder
 from rerank.training.task import Task
 from rerank.utils.errors import UserError
 
@@ -41,7 +40,7 @@ def train_to_rank(
     settings: TrainingSettings,
     accelerator: Accelerator,
     show: bool = True,
-) -> list[dict[str, Any]]:
+) -> list[EpochRecord]:
     """Trains by `loop.train`, with `settings.measure` on the validation queries to choose the epoch.
 
     If `show` is true and the measure is not "loss", the records also have the first stage's value on the same queries

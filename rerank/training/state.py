@@ -22,6 +22,9 @@ TENSORS = "state.pt"
 EPOCHS = "epochs.json"
 """The records of the epochs and of the best epoch's files."""
 
+EpochRecord = dict[str, float]
+"""The fields of an epoch by name: `epoch`, from 1, `loss`, `valid`, …"""
+
 
 class TrainingFolder(Protocol):
     """The files that training writes; rerank.experiments.runs.layout.FoldFolder implements it."""
@@ -51,7 +54,7 @@ def save_state(
     folder: TrainingFolder,
     trained: Trained,
     kept: Record,
-    history: list[dict[str, Any]],
+    history: list[EpochRecord],
     best: tuple[Callable[[Path], object], Run] | None = None,
 ) -> Record:
     """Writes the state after an epoch, and the log; `kept` is the record of the best epoch's files.
@@ -90,7 +93,7 @@ def _write_tensors(states: list[Any], file: Path) -> None:
             raise error.__context__ or error from None  # torch hides the OSError of a full disk
 
 
-def restore_state(folder: TrainingFolder, trained: Trained, writes: bool) -> tuple[list[dict[str, Any]], Record]:
+def restore_state(folder: TrainingFolder, trained: Trained, writes: bool) -> tuple[list[EpochRecord], Record]:
     """Restores `trained`, and returns the records of the epochs so far and of the best epoch's files.
 
     Both are empty if there is no state. With `writes` the log is written again from the records. Raises UserError for a
@@ -128,5 +131,5 @@ def check_kept(folder: TrainingFolder, kept: Record) -> None:
         )
 
 
-def _write_log(folder: TrainingFolder, history: list[dict[str, Any]]) -> None:
+def _write_log(folder: TrainingFolder, history: list[EpochRecord]) -> None:
     write_text(folder.log, "".join(json.dumps(record) + "\n" for record in history))

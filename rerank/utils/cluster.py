@@ -38,7 +38,8 @@ ENVIRONMENT = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # under `uv run` Ray would copy the folder to the nodes
     "RAY_gcs_rpc_server_reconnect_timeout_s": "10",  # a lost head is noticed after 10 seconds instead of a minute
 }
-AGAIN = "; what is finished is kept: start Ray again, and the same command goes on"
+AGAIN = "; finished jobs are kept: start Ray again and repeat the command to continue"
+"""The remedy that ends an error."""
 CONNECTED = "connected"  # the driver's first message
 RETRIES = 2  # restarts of a job whose node or process was lost
 SECONDS_TO_CONNECT = 150.0

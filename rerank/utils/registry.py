@@ -91,6 +91,6 @@ def hyperparameters(function: Callable[..., Any]) -> dict[str, Setting]:
     return found
 
 
-def _origin(value: Any) -> str:
+def _origin(value: object) -> str:
     """The module and name of a function or class, or of an object's class."""
     return f"{value.__module__}.{getattr(value, '__qualname__', type(value).__qualname__)}"

@@ -6,7 +6,7 @@ from typing import Any
 from rerank.utils.errors import UserError
 
 
-def list_of_texts(what: str, given: Iterable[Any]) -> list[str]:
+def list_of_texts(what: str, given: Iterable[object]) -> list[str]:
     """The texts of a sequence, iterator, array or pandas Series, in their order; `what` names them in errors.
 
     Raises TypeError for a single text, a mapping and values that are not texts, and UserError for invalid Unicode.
@@ -49,7 +49,7 @@ def list_of_pairs(given: Iterable[Any]) -> list[tuple[str, str]]:
     return pairs
 
 
-def check_text(what: str, text: Any) -> str:
+def check_text(what: str, text: object) -> str:
     """Returns the text; raises TypeError for another type, and UserError for a lone surrogate."""
     if not isinstance(text, str):
         raise TypeError(f"{what}: expected a text, got {type(text).__name__}")

@@ -16,7 +16,7 @@ from accelerate import Accelerator
 
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.templates import pair_template
-from rerank.data.tokens import make_store, tokenise
+from rerank.data.tokens import Tokenisation, make_store, tokenise
 from rerank.data.types import Candidates
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.compiled import compile_layers
@@ -117,7 +117,7 @@ def make_workload(folder: Path, lists: int, documents: int, one_passage: bool = 
     lengths = document_lengths(lists * documents, rng, longest if one_passage else None)
     texts = {f"d{number}": text for number, text in enumerate(make_texts(lengths, words, rng))}
     doc_ids = list(texts)
-    store = make_store(doc_ids, texts.values(), tokenizer, CUT)
+    store = make_store(doc_ids, texts.values(), Tokenisation(tokenizer, CUT))
     labels = tuple(int(rank < documents // 2) for rank in range(documents))
     candidates = [
         Candidates(query_id, tuple(doc_ids[number * documents : (number + 1) * documents]), labels)

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from rerank.config import TrainingSettings
-from rerank.data.tokens import make_store
+from rerank.data.tokens import Tokenisation, make_store
 from rerank.data.types import Candidates, Run
 from rerank.models.gpu import Precision
 from rerank.models.scoring import pairs_of
@@ -142,7 +142,8 @@ def open_documents(folder: Path, lists: int, documents: int, setting: Setting) -
     """A workload for the encoder of a folder; without the large encoder, documents have at most 120 tokens."""
     doc_tokens, passage_tokens = (800, 512) if setting.full else (120, 64)
     workload = make_workload(folder, lists, documents)
-    store = make_store(list(workload.texts), workload.texts.values(), workload.tokenizer, doc_tokens)
+    tokenisation = Tokenisation(workload.tokenizer, doc_tokens)
+    store = make_store(list(workload.texts), workload.texts.values(), tokenisation)
     builder = replace(workload.builder, documents=store, max_length=passage_tokens)
     workload = replace(workload, builder=builder)
     _spread_scores(workload)

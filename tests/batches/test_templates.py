@@ -5,7 +5,7 @@ import pytest
 
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.templates import check_text_template, fill, open_template, pair_template, text_template
-from rerank.data.tokens import make_store, open_store, tokenise
+from rerank.data.tokens import Tokenisation, make_store, open_store, tokenise
 from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS
 from tests.support.tiny_decoders import make_tokenizer
@@ -81,7 +81,7 @@ def test_passages_of_a_long_document_have_the_template_each():
     tokenizer = make_tokenizer("qwen3", WORDS)
     text = "<Query>: {query}\n<Document>: {document}\nRelevant:"
     template = text_template(tokenizer, text)
-    store = make_store(["d"], [" ".join(WORDS * 5)], tokenizer, 800, template.document_lead)
+    store = make_store(["d"], [" ".join(WORDS * 5)], Tokenisation(tokenizer, 800, template.document_lead))
     builder = PassageBuilder.build({"q": "what is amber?"}, store, tokenizer, template, 130)
     packed = builder([("q", "d")])
     passages = [tokenizer.decode(ids) for ids in packed.input_ids.split(packed.lengths())]
@@ -100,7 +100,9 @@ def test_the_space_is_part_of_a_stored_document_and_of_the_stores_name(tmp_path)
     tokenizer = make_tokenizer("qwen3", WORDS)
 
     def stored(**lead):
-        return open_store(tmp_path, ["d"], lambda ids: ["amber"], tokenizer, 800, "print", **lead)["d"].tolist()
+        return open_store(tmp_path, ["d"], lambda ids: ["amber"], Tokenisation(tokenizer, 800, **lead), "print")[
+            "d"
+        ].tolist()
 
     assert stored() == stored(lead="") == tokenizer("amber")["input_ids"]
     assert len(list(tmp_path.glob("*/"))) == 1
@@ -123,14 +125,14 @@ def test_a_template_that_merges_with_the_text_is_an_error():
 def test_a_template_that_fills_the_input_is_an_error():
     tokenizer = make_tokenizer("qwen3", WORDS)
     template = text_template(tokenizer, QWEN)
-    store = make_store(["d"], ["amber"], tokenizer, 800, template.document_lead)
+    store = make_store(["d"], ["amber"], Tokenisation(tokenizer, 800, template.document_lead))
     with pytest.raises(UserError, match="leave no tokens for a query and a document in the encoder's 100"):
         PassageBuilder.build({"q": "amber"}, store, tokenizer, template, 100)
 
 
 def test_a_pair_without_any_token_is_an_error():
     tokenizer = make_tokenizer("qwen3", WORDS)
-    store = make_store(["d"], [""], tokenizer, 800)
+    store = make_store(["d"], [""], Tokenisation(tokenizer, 800))
     builder = PassageBuilder.build({"q": ""}, store, tokenizer, open_template(tokenizer, ""), 100)
     with pytest.raises(UserError, match="query q, document d: both are empty"):
         builder([("q", "d")])

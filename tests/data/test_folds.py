@@ -173,8 +173,8 @@ def test_a_query_of_two_parts_tests_or_validates_and_is_counted(folder):
     collection = open_collection(str(folder))
     assert collection.folds == split(range(7), (7, 8), range(10, 14))
     assert collection.origin.judged.notes[:-1] == (
-        f"{folder}: 2 validation queries are test queries too: used as these alone",
-        f"{folder}: 2 training queries are validation queries too: used as these alone",
+        f"{folder}: 2 validation queries are test queries too: used only as test queries",
+        f"{folder}: 2 training queries are validation queries too: used only as validation queries",
     )
     assert collection.qrels["q0"]["d0-1"] == 1  # the judgments of train.tsv
     assert collection.qrels["q7"]["d7-1"] == 0  # those of dev.tsv
@@ -203,7 +203,8 @@ def test_an_id_with_parts_below_it(monkeypatch, tmp_path):
     assert collection.folds == split((1, 2), (3, 4), (5,))
     assert collection.qrels["q3"] == {"d5": 1}
     assert (
-        collection.origin.judged.notes[0] == "toy: 1 training queries are validation queries too: used as these alone"
+        collection.origin.judged.notes[0]
+        == "toy: 1 training queries are validation queries too: used only as validation queries"
     )
     assert [document.text for document in collection.get(["d3"])] == [DOCUMENTS["d3"]]
     collection.origin.expect_judgments()

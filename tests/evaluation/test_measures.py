@@ -63,7 +63,7 @@ def test_one_name_of_trec_eval_can_be_several_measures() -> None:
     assert measure_name("ndcg_cut.20") == "nDCG@20"
     with pytest.raises(UserError, match=r"measures: expected one, got ndcg_cut.10,20 \(nDCG@10, nDCG@20\)"):
         measure_name("ndcg_cut.10,20")
-    with pytest.raises(UserError, match=r"unknown 'P_5,0' \(0 is no cutoff from 1 to 999999"):
+    with pytest.raises(UserError, match=r"unknown 'P_5,0' \(expected a cutoff from 1 to 999999, got 0"):
         measure_names(["P_5,0"])
 
 
@@ -72,10 +72,10 @@ def test_all_unknown_measures_are_named_at_once() -> None:
         "NDGC@20": "did you mean nDCG@20?",
         "bogus@x": "expected one of",
         "11pt_avg": "expected one of",
-        "P_0": "0 is no cutoff from 1 to 999999",
-        "ERR@0": "0 is no cutoff from 1 to 999999",
-        "P(rel=0)@5": "0 is no rel from 1 to 4095",
-        "IPrec@0.123": "0.123 is no recall from 0.00 to 1.00",
+        "P_0": "expected a cutoff from 1 to 999999, got 0",
+        "ERR@0": "expected a cutoff from 1 to 999999, got 0",
+        "P(rel=0)@5": "expected a rel from 1 to 4095, got 0",
+        "IPrec@0.123": "expected a recall from 0.00 to 1.00, got 0.123",
         "P@0.5": "expected other parameters: it takes @cutoff, rel=, judged_only=",
         "nDCG(rel=2)@5": "expected other parameters: it takes @cutoff, dcg=, gains=, judged_only=",
         "nDCG(dcg='log10')@20": "expected other parameters",

@@ -9,7 +9,7 @@ from torch import Tensor
 from rerank.batches.batch import Packed
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.templates import pair_template
-from rerank.data.tokens import open_store
+from rerank.data.tokens import Tokenisation, open_store
 from rerank.data.types import Candidates
 
 WORDS = [
@@ -33,7 +33,8 @@ def make_inputs(
     max_doc_tokens: int = 800,
 ) -> PassageBuilder:
     """The batch builder of these queries and documents."""
-    store = open_store(folder, list(texts), lambda ids: [texts[i] for i in ids], tokenizer, max_doc_tokens, "test")
+    tokenisation = Tokenisation(tokenizer, max_doc_tokens)
+    store = open_store(folder, list(texts), lambda ids: [texts[i] for i in ids], tokenisation, "test")
     return PassageBuilder.build(queries, store, tokenizer, pair_template(tokenizer), max_length)
 
 

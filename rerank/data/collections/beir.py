@@ -6,11 +6,10 @@ BEIR: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation o
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
-from typing import Any
 
 import numpy as np
 
@@ -195,7 +194,7 @@ class BeirFolder:
         for place, offset, record in read_objects(self._corpus, self._expected):
             yield place, offset, self._document(record, place)
 
-    def _document(self, record: dict[str, Any], place: str) -> Document:
+    def _document(self, record: Mapping[str, object], place: str) -> Document:
         doc_id, text = text_under(record, self.id_key, place), text_under(record, self.text_key, place)
         # Some corpora have no titles.
         title = "" if record.get(self.title_key) is None else text_under(record, self.title_key, place)
