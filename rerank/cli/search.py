@@ -91,8 +91,8 @@ def _listed(what: str, items: Sequence[str], width: int) -> Iterator[str]:
 
 def _marked(text: Marked, around: tuple[str, str]) -> str:
     before, after = around
-    parts = ((CONTROL.sub(REPLACEMENT, part), is_mark) for part, is_mark in text.parts())
-    return "".join(f"{before}{part}{after}" if is_mark else part for part, is_mark in parts)
+    pieces = ((CONTROL.sub(REPLACEMENT, piece), is_mark) for piece, is_mark in text.parts())
+    return "".join(f"{before}{piece}{after}" if is_mark else piece for piece, is_mark in pieces)
 
 
 def _broken(text: Marked, width: int) -> Iterator[Marked]:

@@ -81,13 +81,13 @@ def cell_name(config: Config, settings: Iterable[str]) -> str:
     >>> cell_name(Config(), ["loss.metric", "loss.alpha"])
     'smoothi-metric=ndcg-alpha=1'
     """
-    parts = [config.loss.name]
+    words = [config.loss.name]
     for table, values in sections(config).items():
         for key, value in values.items():
             if f"{table}.{key}" in settings and (table, key) != ("loss", "name"):
                 text = f"{value:.12g}" if isinstance(value, float) else str(value)
-                parts.append(f"{key if table in SHORT else f'{table}.{key}'}={text}")
-    return re.sub(r"[^\w.=+-]", "_", "-".join(parts))  # file names should not have others, such as @
+                words.append(f"{key if table in SHORT else f'{table}.{key}'}={text}")
+    return re.sub(r"[^\w.=+-]", "_", "-".join(words))  # other characters, such as @, do not belong in file names
 
 
 def _table(path: Path, number: int, table: dict[str, object]) -> Table:

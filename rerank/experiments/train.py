@@ -64,6 +64,14 @@ def train_folds(config: Config, fold: str = "all") -> ExperimentFolder:
 
     The fold "final" is the model to deploy: it trains on 90 % of the judged queries of the collection and validates on
     10 %.
+
+    The example fine-tunes a model, so the doctests leave it out:
+
+    >>> from rerank.config import CollectionSettings, EncoderSettings
+    >>> config = Config(CollectionSettings("my-collection"), encoder=EncoderSettings("bert-base-uncased"))
+    >>> folder = train_folds(config)  # doctest: +SKIP
+    >>> folder.all_run  # doctest: +SKIP
+    PosixPath('runs/my-collection/smoothi/all.run')
     """
     experiment = open_experiment(config, fold)
     for one_fold in experiment.dataset.folds:

@@ -1,4 +1,4 @@
-"""The evidence of a pipeline: what each stage gains on held-out queries, as `fit` records it."""
+"""The evidence of a pipeline: the gain of each stage on held-out queries, as `fit` records it."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence

@@ -77,6 +77,12 @@ def fit(
     Raises:
         UserError: the collection or a model cannot be opened, the stages are no pipeline, or `out` holds something
             else.
+
+    The example takes half a minute, so the doctests leave it out:
+
+    >>> pipeline = fit("my-collection", encoder="none", out="my-pipeline")  # doctest: +SKIP
+    >>> [hit.doc_id for hit in pipeline.search("wing flutter", top=3)]  # doctest: +SKIP
+    >>> print(pipeline.evidence)  # doctest: +SKIP
     """
     config = Config(collection) if isinstance(collection, str) else collection
     validate(config)

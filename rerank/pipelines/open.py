@@ -28,7 +28,7 @@ UNCHANGED = {
 
 
 def open_pipeline(path: str, config: Config) -> Pipeline:
-    """Opens the pipeline in a folder, or makes one of BM25 and the cross-encoder `path`; loads what a search needs.
+    """Opens the pipeline in a folder, or makes one of BM25 and the cross-encoder `path`; loads documents and Java.
 
     The settings name the collection of a cross-encoder; a fitted pipeline has its own. Raises UserError if anything
     cannot be opened.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.experiments.report.drawing import INK, SERIES, draw_figure, inline_svg
-from rerank.experiments.report.parts import Figure, Missing, Rows, render_page
+from rerank.experiments.report.elements import Figure, Missing, Rows, render_page
 from rerank.pipelines.evidence_table import as_table, limits
 from rerank.pipelines.folder import read_evidence
 from rerank.utils.errors import UserError

@@ -9,7 +9,7 @@ from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, open_collection
 from rerank.evaluation.tables import Table
 from rerank.experiments.report.drawing import inline_svg
-from rerank.experiments.report.parts import Figure, Missing, Rows, or_missing, render_page
+from rerank.experiments.report.elements import Figure, Missing, Rows, or_missing, render_page
 from rerank.experiments.report.plot import CHARTS, DEPTH, chart_figure, gains
 from rerank.experiments.report.queries import Texts, documents_of, most_changed, read_documents, shown_documents
 from rerank.experiments.runs.experiment_results import ExperimentResults, FoldResults
@@ -86,7 +86,7 @@ def _render(
     texts: Texts,
     charts: Sequence[str],
     descriptions: Sequence[str],
-    **parts: Any,
+    **variables: Any,
 ) -> str:
     """Renders the page; reads the shown texts from the collection, if there is one."""
     results.queries.update(collection.queries if collection else {})
@@ -123,7 +123,7 @@ def _render(
         absent=[or_missing(e.candidates) for e in results.experiments if not e.first_stage],
         figures=[_figure(DEPTH, results)] if compared else [],
         experiments=sections,
-        **parts,
+        **variables,
     )
 
 

@@ -132,13 +132,13 @@ class CollectionFolder:
         """
         default = FirstStageSettings()
         values = {name: getattr(settings, name) for name in ("index", "depth", "k1", "b")}
-        parts = [f"-{name}={value}" for name, value in values.items() if value != getattr(default, name)]
+        words = [f"-{name}={value}" for name, value in values.items() if value != getattr(default, name)]
         if collection.queries:
             stem = Path(collection.queries).name.partition(".")[0]
-            parts.append(f"-queries={'-'.join(filter(None, (stem, queries)))}")
-        parts += [f"-drawn={drawn}"] if drawn else []
-        parts += [f"-language={collection.language}"] if collection.language != DEFAULT.language else []
-        name = re.sub(r"[\s/]", "_", "".join(parts))
+            words.append(f"-queries={'-'.join(filter(None, (stem, queries)))}")
+        words += [f"-drawn={drawn}"] if drawn else []
+        words += [f"-language={collection.language}"] if collection.language != DEFAULT.language else []
+        name = re.sub(r"[\s/]", "_", "".join(words))
         return self.path / f"bm25{name}.run"
 
     def teacher(self, identity: str) -> tuple[Path, Path]:

@@ -97,12 +97,12 @@ def _short_names(paths: list[str]) -> list[str]:
     """The last informative component of each path, with as many parent folders as make the names unique."""
     informative = []
     for path in paths:
-        parts = (re.sub(r"([-_.]?fold)?((\.(run|trec|res|txt|gz))+)?$", "", part) for part in Path(path).parts)
-        informative.append([part for part in parts if part not in ("", "/", "all", "test")] or [path])
+        names = (re.sub(r"([-_.]?fold)?((\.(run|trec|res|txt|gz))+)?$", "", name) for name in Path(path).parts)
+        informative.append([name for name in names if name not in ("", "/", "all", "test")] or [path])
     for length in range(1, max(map(len, informative)) + 1):
-        names = ["/".join(parts[-length:]) for parts in informative]
-        if len(set(names)) == len(names):
-            return names
+        short = ["/".join(components[-length:]) for components in informative]
+        if len(set(short)) == len(short):
+            return short
     return paths
 
 

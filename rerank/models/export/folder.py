@@ -93,7 +93,7 @@ def write_export(target: Path, name: str, model: CrossEncoder, form: str, int8: 
             WRITERS[form](module, inputs, target, int8)
             if not int8:
                 _check_scores(OPENERS[form](target, int8), module, model, inputs)
-        except (RuntimeError, TypeError, ValueError) as error:  # what the tracers and NNCF raise for operations
+        except (RuntimeError, TypeError, ValueError) as error:  # the tracers and NNCF raise these
             reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise UserError(
                 f"{name}: a {type(model.encoder).__name__} cannot be exported to {form}: {reason}"

@@ -40,10 +40,10 @@ def or_missing(make: Callable[..., Any], *arguments: object) -> Any:
         return Missing(str(error))
 
 
-def render_page(template: str, **parts: Any) -> str:
+def render_page(template: str, **variables: Any) -> str:
     """Renders a template of this folder with these variables; everything but the charts is escaped."""
     templates = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     css = (HERE / "report.css").read_text(encoding="utf-8")
-    return templates.get_template(template).render(css=css, **parts)
+    return templates.get_template(template).render(css=css, **variables)
