@@ -60,8 +60,8 @@ def fit(collection: PathText, *, options: FitOptions = FitOptions(), flags: FitF
     from rerank.evaluation.tables import render
     from rerank.pipelines.evidence_table import as_table, limits
     from rerank.pipelines.fit import fit as fit_pipeline
-    from rerank.pipelines.folder import read_evidence
     from rerank.pipelines.pipeline import Pipeline
+    from rerank.pipelines.record import read_evidence
 
     config = replace(config, collection=replace(config.collection, source=collection))
     folder = fit_pipeline(

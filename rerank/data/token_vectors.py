@@ -31,12 +31,15 @@ Encode = Callable[[str], np.ndarray]
 
 
 class TokenVectorStore:
-    """The codes of texts, `width` bytes per vector, in a folder that several processes and threads may use."""
+    """The codes of texts, `width` bytes per vector, in a folder that several processes and threads may use.
 
-    def __init__(self, folder: Path, width: int) -> None:
+    New codes are `written` to the folder, or to another one if it is only read.
+    """
+
+    def __init__(self, folder: Path, width: int, written: Path | None = None) -> None:
         self.folder, self._width = folder, width
         self._hashes: dict[str, str] = {}  # name -> hash of the text, "" for a text of only white space
-        self._kept = [_Kept(folder / CODES)]
+        self._kept = [_Kept(place / CODES) for place in dict.fromkeys([folder, written or folder])]
 
     def __contains__(self, name: str) -> bool:
         return name in self._hashes
@@ -70,9 +73,9 @@ class TokenVectorStore:
 
     @functools.cached_property
     def _writable(self) -> "_Kept":
-        """The codes of the folder, or of a temporary overlay if the folder cannot be written."""
-        (kept,) = self._kept
-        places = (self.folder, kept.folder, kept.folder / ITEMS)
+        """The codes of the folder that is written, or of a temporary overlay if that cannot be written."""
+        kept = self._kept[-1]
+        places = (kept.folder.parent, kept.folder, kept.folder / ITEMS)
         if any(place.exists() and not os.access(place, os.W_OK) for place in places):
             temporary = tempfile.mkdtemp(prefix="rerank-")
             weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)

@@ -11,7 +11,8 @@ import torch
 
 from rerank.data.splitting import OffsetTokenizer, equal_passages, open_offset_tokenizer
 from rerank.models.gpu import Autocast, Precision, open_device
-from rerank.models.hub import MODULES_FILE, CheckpointConfig, bi_encoder_hash, encoder_folder, quiet_transformers
+from rerank.models.hub import CheckpointConfig, bi_encoder_hash, encoder_folder, quiet_transformers
+from rerank.models.model_files import MODULES_FILE
 from rerank.models.packed_texts import pack_texts
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import read_json

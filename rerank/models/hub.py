@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypedDict
 
+from rerank.models.model_files import model_files
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, short_hash
+from rerank.utils.inside import check_inside
 from rerank.utils.progress import log, quiet
 
 REQUIRED = {  # any one of the files on the right is enough
@@ -17,14 +19,8 @@ REQUIRED = {  # any one of the files on the right is enough
 ALL_BUT_PICKLES = ["*.json", "*.txt", "*.model", "model*.safetensors", "[0-9]_*/model*.safetensors"]
 """The files to download; the last pattern has sentence-transformers' layers on top of an encoder, such as 2_Dense."""
 
-MODULES_FILE = "modules.json"
-"""The list of sentence-transformers' layers of a bi-encoder."""
-
 EXPORT_FILE = "export.json"
 """The facts that `rerank export` records in its folder."""
-
-HASHED = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
-"""The files that the hash of a model covers."""
 
 
 def encoder_folder(name: str) -> Path:
@@ -41,22 +37,22 @@ def encoder_folder(name: str) -> Path:
             )
         if missing := _missing(path):
             raise UserError(f"encoder {name}: the folder lacks {missing}; give one that save_pretrained wrote")
+        check_inside(path)
         return path
     if path.exists():
         raise UserError(f"encoder {name}: is a file, expected a folder; give the one that holds its config.json")
     return _cached(name) or _downloaded(name)
 
 
-def file_hashes(name: str, below: bool = False) -> list[str]:
-    """The name and the SHA-256 of each file of a model; with `below` also in its folders (a bi-encoder's modules)."""
+def file_hashes(name: str) -> list[str]:
+    """The name and the SHA-256 of each file of a model, and of a bi-encoder's modules."""
     folder = encoder_folder(name)
-    files = sorted(file for kind in HASHED for file in (folder.rglob(kind) if below else folder.glob(kind)))
-    return [f"{file.relative_to(folder)} {file_hash(file)}" for file in files]
+    return [f"{file.relative_to(folder)} {file_hash(file)}" for file in model_files(folder)]
 
 
 def bi_encoder_hash(name: str) -> str:
     """A hash of the files of a bi-encoder and of its modules."""
-    return short_hash(*file_hashes(name, below=True))
+    return short_hash(*file_hashes(name))
 
 
 def _missing(folder: Path) -> str:

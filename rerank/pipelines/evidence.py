@@ -13,8 +13,9 @@ from rerank.evaluation.significance import bootstrap_intervals, mean_and_error, 
 from rerank.evaluation.tables import render
 from rerank.evaluation.weights import Values
 from rerank.pipelines.evidence_table import as_table
-from rerank.pipelines.folder import RUNS, load_fitted, read_evidence
+from rerank.pipelines.folder import RUNS, load_fitted
 from rerank.pipelines.graph import prefix
+from rerank.pipelines.record import read_evidence
 from rerank.pipelines.selection import Selected
 from rerank.pipelines.stages.base import Stage, below
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,17 +11,19 @@ from rerank.config import CollectionSettings, Config, FirstStageSettings, Output
 from rerank.config.settings import Precision
 from rerank.data.collections import open_collection
 from rerank.experiments.runs.layout import MANIFEST, CollectionFolder
-from rerank.experiments.runs.manifest import judgments_hash, read_manifest, write_manifest
+from rerank.experiments.runs.manifest import judgments_hash, write_manifest
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.graph import as_toml, read_pipeline
-from rerank.pipelines.portable import copy_world, is_portable, kept_collection, models_of
+from rerank.pipelines.portable import CORPUS, DOCUMENTS, copy_world, is_portable, kept_collection, models_of
+from rerank.pipelines.record import EVIDENCE, read_evidence, read_pipeline_manifest
 from rerank.pipelines.stages.base import Stage
 from rerank.pipelines.stages.tables import table_of
 from rerank.pipelines.stages.world import World
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, remove_leftovers
+from rerank.utils.files import atomic_write, remove_leftovers, short_hash, user_cache
+from rerank.utils.inside import copy_files
 from rerank.utils.integrity import changes, files_below, record_of
-from rerank.utils.json_files import read_json
+from rerank.utils.json_files import check_shape
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
 
@@ -31,9 +32,6 @@ PIPELINE = "pipeline.toml"
 
 STAGES = "stages"
 """The folder with the learned files of each stage."""
-
-EVIDENCE = "evidence.json"
-"""The evidence that `fit` recorded."""
 
 RUNS = "runs"
 """The folder with the out-of-fold run of each stage."""
@@ -91,7 +89,7 @@ def save_fitted(
         (tmp / PIPELINE).write_text(as_toml(pipeline.stages), encoding="utf-8")
         (tmp / EVIDENCE).write_text(json.dumps(evidence, indent=1, ensure_ascii=False), encoding="utf-8")
         if runs is not None and runs.is_dir():
-            shutil.copytree(runs, tmp / RUNS)
+            copy_files(runs, tmp / RUNS, files_below(runs))
         about = {"type": "retriever", "format": "rerank_pipeline", "package_hint": "ir-rerank"}
         (tmp / ARTIFACT).write_text(json.dumps(about), encoding="utf-8")
         encoders = _encoders(pipeline.stages, world)
@@ -142,11 +140,18 @@ def update(folder: Path, device: str = "auto") -> None:
         raise UserError(NO_PIPELINE.format(folder))
     with locked(folder.parent, f"pipeline-{folder.name}"):
         fitted = load_fitted(folder, device, new_documents=True)
-        if fitted.world.texts.fingerprint == read_manifest(folder / MANIFEST, "pipeline")["pipeline"]["documents"]:
+        if fitted.world.texts.fingerprint == read_pipeline_manifest(folder)["pipeline"]["documents"]:
             log.info(f"{folder}: already has these documents")
             return
-        evidence = {**read_evidence(folder), "older_documents": True}
+        evidence = read_evidence(folder)
+        evidence |= {"older_documents": True} if evidence else {}
         save_fitted(fitted, folder, evidence, folder / RUNS, is_portable(folder))
+
+
+def _cache_of(folder: Path, manifest: Mapping[str, Any]) -> CollectionFolder:
+    """Where a pipeline that is only read makes an index or vectors that it lacks: in the user's cache."""
+    documents = manifest["files"].get(f"{DOCUMENTS}/{CORPUS}", "")  # a manifest may state the fingerprint of others
+    return CollectionFolder(user_cache("pipelines") / short_hash(folder.resolve(), documents))
 
 
 def load_fitted(
@@ -154,30 +159,32 @@ def load_fitted(
 ) -> Fitted:
     """Opens the folder of a fitted pipeline; with `new_documents`, on the present documents of its collection.
 
-    Raises UserError if it is no pipeline or is damaged, if an encoder has changed and, without `new_documents`, if the
-    documents have changed.
+    Nothing is written into the folder, nor where its manifest says, without `new_documents`. Raises UserError if it is
+    no pipeline or is damaged, if an encoder has changed and, without `new_documents`, if the documents have changed.
     """
     if not is_pipeline(folder):
         raise UserError(NO_PIPELINE.format(folder))
-    manifest = read_manifest(folder / MANIFEST, "pipeline")
-    facts, portable = manifest["pipeline"], is_portable(folder)
+    manifest, portable = read_pipeline_manifest(folder), is_portable(folder)
+    facts = manifest["pipeline"]
     if changed := list(changes(folder, manifest["files"])):
         raise UserError(f"{folder}: changed since it was written: {changed[0]}; fit the pipeline again")
-    settings = CollectionSettings(**facts["collection"])
+    settings = check_shape(facts["collection"], CollectionSettings)
     settings = replace(settings, source=_from(folder, settings.source))
-    home = CollectionFolder(Path(os.path.normpath(folder / facts["folder"])))
+    home = folder if portable else Path(os.path.normpath(folder / facts["folder"]))
     config = Config(
         collection=settings,
         first_stage=FirstStageSettings(index="own" if portable else facts["index"]),
         training=TrainingSettings(device=device, precision=precision),
-        output=OutputSettings(folder=str(home.path.parent)),
+        output=OutputSettings(folder=str(home.parent)),
     )
     if portable and not new_documents:
         collection = kept_collection(folder, facts["name"], facts["documents"])
     else:
         collection = open_collection(settings.source, settings.queries)
     places = {name: _from(folder, place) for name, place in facts["places"].items()}
-    world = World(config, collection, home, places=places)
+    is_written = new_documents and home in (folder, folder.parent)
+    cache = None if is_written else _cache_of(folder, manifest)
+    world = World(config, collection, CollectionFolder(home), places=places, cache=cache)
     stages = read_pipeline(folder / PIPELINE)
     if not new_documents and world.texts.fingerprint != facts["documents"]:
         raise UserError(
@@ -193,8 +200,3 @@ def load_fitted(
     rankers = {name: settings.open(world, folder / STAGES / name) for name, settings in stages.items()}
     ms = {row["name"]: row["own_ms"] for row in read_evidence(folder).get("stages", []) if row["own_ms"] is not None}
     return Fitted(stages, world, rankers, facts["inputs"], folder, ms)
-
-
-def read_evidence(folder: Path) -> dict[str, Any]:
-    """The evidence of a fitted pipeline (`evidence.evidence_of`)."""
-    return dict(read_json(folder / EVIDENCE, dict[str, Any], "fit the pipeline again"))

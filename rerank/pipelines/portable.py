@@ -2,18 +2,19 @@
 
 import json
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rerank.data.collections import Collection, Source, open_source
-from rerank.data.collections.beir import QRELS
+from rerank.data.collections.beir import CORPUS, QRELS
 from rerank.pipelines.stages import BM25Stage, CrossEncoderStage
 from rerank.pipelines.stages.base import Stage
 from rerank.pipelines.stages.world import World
 from rerank.utils.files import short_hash
+from rerank.utils.inside import copy_files
+from rerank.utils.integrity import files_below
 from rerank.utils.progress import progress
 
 DOCUMENTS = "documents"
@@ -34,12 +35,16 @@ def models_of(stages: Mapping[str, Stage]) -> list[str]:
 
 
 def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[str, str]:
-    """Copies the files that the stages need into a pipeline's folder; returns model name -> its folder there."""
+    """Copies the files that the stages need into a pipeline's folder; returns model name -> its folder there.
+
+    Of a model's folder these are the files that the model libraries read. Raises UserError for links out of a folder.
+    """
     from rerank.models.hub import encoder_folder  # loads torch
+    from rerank.models.model_files import model_files
 
     texts, places, made = world.texts, {}, []
     (folder / DOCUMENTS).mkdir()
-    with (folder / DOCUMENTS / "corpus.jsonl").open("w", encoding="utf-8") as file:
+    with (folder / DOCUMENTS / CORPUS).open("w", encoding="utf-8") as file:
         for doc_id, title, body in progress(texts.documents(), texts.count(), "copying documents"):
             file.write(json.dumps({"_id": doc_id, "title": title, "text": body}, ensure_ascii=False) + "\n")
     queries, qrels = world.collection.queries, world.collection.qrels
@@ -53,14 +58,15 @@ def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[
     for name in models_of(stages):
         made += world.made_with(name)
         place = f"./{ENCODERS}/{short_hash(name)[:8]}-{re.sub(r'[^A-Za-z0-9.-]', '_', Path(name).name)[-60:]}"
-        shutil.copytree(encoder_folder(world.place_of(name)), folder / place)
+        model = encoder_folder(world.place_of(name))
+        copy_files(model, folder / place, model_files(model))
         places[name] = place
     with_rm3 = {settings.rm3 for settings in stages.values() if isinstance(settings, BM25Stage)}
     made += [world.index_with_words if rm3 else world.index for rm3 in sorted(with_rm3)]
     for path in made:
         if path.is_relative_to(world.folder.path):  # an index elsewhere is rebuilt from the documents
-            copy = folder / path.relative_to(world.folder.path)
-            shutil.copytree(path, copy, ignore=shutil.ignore_patterns("*.lock"))
+            files = [file for file in files_below(path) if file.suffix != ".lock"]
+            copy_files(path, folder / path.relative_to(world.folder.path), files)
     return places
 
 

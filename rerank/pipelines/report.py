@@ -8,7 +8,7 @@ from typing import Any
 from rerank.experiments.report.drawing import INK, SERIES, draw_figure, inline_svg
 from rerank.experiments.report.elements import Figure, Missing, Rows, render_page
 from rerank.pipelines.evidence_table import as_table, limits
-from rerank.pipelines.folder import read_evidence
+from rerank.pipelines.record import read_evidence
 from rerank.utils.errors import UserError
 from rerank.utils.files import check_output, write_text
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from rerank.data.collections import Collection
 from rerank.data.embeddings import COSINE, DOT, EmbeddingStore, open_embeddings
-from rerank.data.store import StoreWriter, open_store
+from rerank.data.store import StoreWriter, is_finished, open_store
 from rerank.data.token_vectors import TokenVectorStore
 from rerank.data.types import Document
 from rerank.experiments.runs.layout import CollectionFolder
@@ -158,17 +158,25 @@ class LateInteraction:
         return matches
 
 
-def open_late_interaction(encoder: "TokenEncoder", collection: Collection, folder: CollectionFolder) -> LateInteraction:
-    """Opens the codes and the weights of a collection for a token encoder."""
+def open_late_interaction(
+    encoder: "TokenEncoder", collection: Collection, folder: CollectionFolder, cache: CollectionFolder | None = None
+) -> LateInteraction:
+    """Opens the codes and the weights of a collection for a token encoder.
+
+    What `folder` lacks is made in it, or, if it is only read, in `cache`.
+    """
     from rerank.models.late_interaction import rotation_of
 
-    place = vectors_folder(encoder.encoder, collection, folder).parent / TOKENS
+    place, written = (
+        vectors_folder(encoder.encoder, collection, one).parent / TOKENS for one in (folder, cache or folder)
+    )
     rotation = rotation_of(encoder.dimensions)
-    store = TokenVectorStore(place, rotation.shape[1] // 8)
+    store = TokenVectorStore(place, rotation.shape[1] // 8, written)
     if encoder.is_trained:
         weights = np.ones(encoder.vocabulary, np.float32)
     else:
-        weights = _weights(encoder, collection, place / short_hash(collection.fingerprint))
+        of_pieces = place / short_hash(collection.fingerprint)
+        weights = _weights(encoder, collection, of_pieces if is_finished(of_pieces) else written / of_pieces.name)
     return LateInteraction(encoder, collection, store, rotation, weights)
 
 

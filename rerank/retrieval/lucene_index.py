@@ -57,8 +57,7 @@ def choose_index(
     if setting == "auto":
         setting = prebuilt if prebuilt and not collection.has_documents else "own"
     if setting == "own":
-        stems, words = "" if language == ENGLISH else f"-{language}", "-words" if with_words else ""
-        folder = cache / f"{collection.name}{stems}{words}-{short_hash(collection.fingerprint)}"
+        folder = own_index(collection, cache, language, with_words)
         documents, count = collection.documents, collection.count
         make_once(folder, "index", lambda: build_index(documents(), folder, threads, count(), language, with_words))
         if changed := changes_since_record(folder):
@@ -67,6 +66,12 @@ def choose_index(
     if "/" in setting or Path(setting).is_dir():
         return check_index(Path(setting))
     return prebuilt_index(setting)
+
+
+def own_index(collection: Collection, cache: Path, language: str = ENGLISH, with_words: bool = False) -> Path:
+    """Where the index that is built from the collection's documents is, under `cache`."""
+    stems, words = "" if language == ENGLISH else f"-{language}", "-words" if with_words else ""
+    return cache / f"{collection.name}{stems}{words}-{short_hash(collection.fingerprint)}"
 
 
 def build_index(

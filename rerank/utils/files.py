@@ -1,7 +1,8 @@
 """Checks of output paths, atomic writes of files and folders, file hashes, and the user's cache.
 
 An output is first written to a folder beside the target, whose name ends in .part, and then renamed. The folder's name
-contains the machine and the process, so the next command can remove the leftovers of a killed one.
+contains the machine, the process and a signature of the user, so the next command of the user can remove the leftovers
+of a killed one, and nothing that someone else has given such a name.
 """
 
 import contextlib
@@ -29,7 +30,12 @@ LARGE = 2**26  # bytes from which a file's hash is cached; hashing a smaller fil
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 REFUSALS = FULL | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR}  # errors that a user can fix
 ERROR_NUMBER = re.compile(r"\[Errno (\d+)\]|os error (\d+)\)")  # shutil and safetensors have their own exceptions
-PART = re.compile(r"\..+\.([0-9a-f]{8})-([0-9]+)-([0-9a-f]{8})-[0-9a-f]{8}\.part")  # machine, process, its token
+PART = re.compile(  # machine, process, its token, a number, and the user's signature of all before it
+    r"(?P<signed>\..+\.(?P<machine>[0-9a-f]{8})-(?P<process>[0-9]+)-(?P<token>[0-9a-f]{8})-[0-9a-f]{8})"
+    r"-(?P<signature>[0-9a-f]{16})\.part",
+    re.DOTALL,
+)
+KEY = "key"  # the file in the user's cache that signs the names of .part folders
 TOKEN = secrets.token_hex(4)  # identifies this process: a restarted container has the same process ids
 SHOWN = 50  # characters of the target's name in the name of its .part folder; a file name has at most 255 bytes
 OLD = ".old"  # suffix of the replaced file or folder in the .part folder
@@ -37,11 +43,12 @@ A_DAY = 24 * 3600.0
 
 
 def _output_target(path: str | Path, flag: str = "") -> Path:
-    """The file or folder that a write to `path` replaces or makes; a symbolic link is followed."""
-    target = Path(os.path.realpath(path)) if Path(path).is_symlink() else Path(path)
+    """The file or folder that a write to `path` replaces or makes. Raises UserError for a link, and for a device."""
+    target = Path(path)
+    if target.is_symlink():
+        raise UserError(f"{flag}{path}: is a link, which is not followed; remove it, or name what it points to")
     if os.path.lexists(target) and not target.is_file() and not target.is_dir():
-        kinds = "a FIFO, a socket, a device or a link to itself"
-        raise UserError(f"{flag}{path}: is {kinds}; expected the name of a new or a regular file")
+        raise UserError(f"{flag}{path}: is a FIFO, a socket or a device; expected the name of a new or a regular file")
     return target
 
 
@@ -73,10 +80,10 @@ def _writable_target(path: str | Path, flag: str) -> Path:
 def atomic_write(target: str | Path) -> Iterator[Path]:
     """Yields a temporary path to write a file or a folder at; it replaces `target` after the block.
 
-    A symbolic link stays, and its target is replaced. If the block fails, also by a full disk or an interrupt, `target`
-    is unchanged and the temporary path is removed. Leftovers of killed processes beside `target` are removed too. The
-    umask sets the permissions of all files that were written. Raises UserError if the path cannot be written to, the
-    disk is full, a file would replace a folder, or `target` is a device, a FIFO or a socket.
+    If the block fails, also by a full disk or an interrupt, `target` is unchanged and the temporary path is removed.
+    Leftovers of killed processes beside `target` are removed too. The umask sets the permissions of all files that were
+    written. Raises UserError if the path cannot be written to, the disk is full, a file would replace a folder, or
+    `target` is a link, a device, a FIFO or a socket.
     """
     path, target = Path(target), _output_target(target)
     with _part_folder(path, target) as part:
@@ -115,16 +122,17 @@ def remove_at_once(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes the .part folders that dead processes left in `folder`; links are not followed.
+    """Removes the .part folders that dead processes of this user left in `folder`; links are not followed.
 
     If a process died after moving the old folder away and before moving the new one in, the old one is restored. The
-    .part folders of other machines and containers, whose processes are invisible here, are removed after a day.
+    .part folders of other machines and containers, whose processes are invisible here, are removed after a day. A
+    folder whose name this user's key did not sign is not touched: anyone can give such a name.
     """
     with contextlib.suppress(OSError):  # for example a folder that may be written but not listed
         for path in list(folder.iterdir()):
             if found := PART.fullmatch(path.name):
                 with contextlib.suppress(OSError):  # another process removes it, or it cannot be removed
-                    if _is_left(path, found[1], int(found[2]), found[3]):
+                    if _is_left(path, found):
                         _clear(path)
 
 
@@ -132,8 +140,8 @@ def remove_leftovers(folder: Path) -> None:
 def _part_folder(path: Path, target: Path) -> Iterator[Path]:
     """Yields a new folder beside `target`, and removes it after the block."""
     remove_leftovers(target.parent)
-    name = f".{target.name[:SHOWN]}.{_machine()}-{os.getpid()}-{TOKEN}-{secrets.token_hex(4)}.part"
-    part = target.with_name(name)
+    name = f".{target.name[:SHOWN]}.{_machine()}-{os.getpid()}-{TOKEN}-{secrets.token_hex(4)}"
+    part = target.with_name(f"{name}-{_signature(name)}.part")
     try:
         try:
             part.mkdir(parents=True)
@@ -148,20 +156,21 @@ def _clear(part: Path) -> None:
     """Restores a replaced folder if the new one is not in place yet, and removes the rest."""
     for old in part.glob(f"*{OLD}"):
         new = part / old.name.removesuffix(OLD)
-        if new.exists() and not os.path.lexists(target := part.with_name(new.name)):
+        moved = old.is_dir() and not old.is_symlink()
+        if moved and new.exists() and not os.path.lexists(target := part.with_name(new.name)):
             os.replace(old, target)
     shutil.rmtree(part, ignore_errors=True)
 
 
-def _is_left(path: Path, machine: str, process: int, token: str) -> bool:
-    """Whether a .part folder was left by a process that has died."""
-    status = path.lstat()
-    if not stat.S_ISDIR(status.st_mode):
+def _is_left(path: Path, name: re.Match[str]) -> bool:
+    """Whether a .part folder was left by a process of this user that has died."""
+    status, process = path.lstat(), int(name["process"])
+    if not stat.S_ISDIR(status.st_mode) or not secrets.compare_digest(_signature(name["signed"]), name["signature"]):
         return False
-    if machine != _machine():
+    if name["machine"] != _machine():
         return time.time() - status.st_mtime > A_DAY
     if process == os.getpid():
-        return token != TOKEN
+        return name["token"] != TOKEN
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -169,6 +178,27 @@ def _is_left(path: Path, machine: str, process: int, token: str) -> bool:
     except (PermissionError, OverflowError):
         return False
     return False
+
+
+def _signature(name: str) -> str:
+    """16 hexadecimal digits that only the processes of this user can make of a name."""
+    return hashlib.blake2b(os.fsencode(name), key=_key(), digest_size=8).hexdigest()
+
+
+@functools.cache
+def _key() -> bytes:
+    """The user's key, which is made on first use; one of this process if the user's cache cannot be written."""
+    place, key = user_cache(KEY), secrets.token_bytes(32)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=place.parent) as file:
+            file.write(key)
+            file.flush()
+            with contextlib.suppress(FileExistsError):  # it stays what another process has made it
+                os.link(file.name, place)
+        return place.read_bytes()[:64] or key
+    except OSError:
+        return key
 
 
 @functools.cache

@@ -13,7 +13,9 @@ from typing import Annotated, TypedDict
 import msgspec
 import xxhash
 
+from rerank.utils.errors import UserError
 from rerank.utils.files import write_text
+from rerank.utils.inside import inside, open_regular, read_regular
 from rerank.utils.json_files import parse_json
 
 RECORD = "files.json"  # the record of the other files of a folder
@@ -32,8 +34,8 @@ Record = Annotated[dict[str, Facts], msgspec.Meta(min_length=1)]
 
 
 def facts_of(file: Path) -> Facts:
-    """The size and the hash of a file; raises OSError if it cannot be read."""
-    with file.open("rb") as content:
+    """The size and the hash of a regular file; raises OSError if it cannot be read."""
+    with open_regular(file) as content:
         digest = hashlib.file_digest(content, xxhash.xxh3_128)
         return Facts(bytes=content.tell(), xxh3_128=digest.hexdigest())
 
@@ -49,10 +51,12 @@ def record_of(folder: Path, files: Iterable[Path]) -> Record:
 
 
 def changes(folder: Path, record: Record) -> Iterator[str]:
-    """Yields a line for each recorded file that is missing or changed; files without a record are ignored."""
+    """Yields a line for each recorded file that is missing, changed or outside the folder; other files are ignored."""
     for name, expected in record.items():
         try:
-            found = facts_of(folder / name)
+            found = facts_of(inside(folder, name))
+        except UserError as error:
+            yield str(error).removeprefix(f"{folder}/")
         except FileNotFoundError:
             yield f"{name}: expected a file, found none"
         except OSError as error:
@@ -71,7 +75,9 @@ def write_record(folder: Path) -> None:
 def changes_since_record(folder: Path) -> list[str]:
     """The lines of `changes` for a folder and its record."""
     try:
-        return list(changes(folder, parse_json((folder / RECORD).read_bytes(), Record)))
+        return list(changes(folder, parse_json(read_regular(inside(folder, RECORD)), Record)))
+    except UserError as error:
+        return [str(error).removeprefix(f"{folder}/")]
     except OSError as error:
         return [f"{RECORD}: cannot be read: {error.strerror}"]
     except ValueError as error:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from rerank.utils.errors import UserError
+from rerank.utils.inside import read_regular
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
@@ -47,7 +48,7 @@ def _nesting(text: bytes) -> int:
 def read_json(path: str | Path, shape: Any, remedy: str) -> Any:
     """The value of a JSON file of this shape; raises UserError, whose message ends with `remedy`, for any other."""
     try:
-        return parse_json(Path(path).read_bytes(), shape)
+        return parse_json(read_regular(path), shape)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}; {remedy}") from error
     except ValueError as error:
@@ -58,9 +59,8 @@ def read_json_lines(path: str | Path, shape: Any, remedy: str) -> Iterator[Any]:
     """Yields the value of each line, of this shape; raises UserError, whose message ends with `remedy`, for others."""
     number = 0
     try:
-        with Path(path).open("rb") as lines:
-            for number, line in enumerate(lines, 1):  # noqa: B007
-                yield parse_json(line, shape)
+        for number, line in enumerate(read_regular(path).splitlines(), 1):  # noqa: B007
+            yield parse_json(line, shape)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}; {remedy}") from error
     except ValueError as error:

@@ -20,7 +20,8 @@ from rerank.data.collections import open_collection
 from rerank.data.types import Qrels
 from rerank.evaluation.tables import aligned
 from rerank.experiments.report.drawing import colour, draw_figure, save
-from rerank.pipelines.folder import is_pipeline, read_evidence
+from rerank.pipelines.folder import is_pipeline
+from rerank.pipelines.record import read_evidence
 
 MEASURE = "nDCG@20"
 FEWEST_LEFT = 20

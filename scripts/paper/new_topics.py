@@ -25,7 +25,7 @@ from rerank.evaluation.significance import paired_test
 from rerank.evaluation.tables import aligned
 from rerank.evaluation.weights import MEASURE, Values
 from rerank.pipelines.defaults import default_stages
-from rerank.pipelines.folder import read_evidence
+from rerank.pipelines.record import read_evidence
 from rerank.pipelines.selection import select
 from rerank.pipelines.stages.base import Stage, below
 from scripts.paper.text_parts import Groups, Opened, grouped_interval, pack

@@ -6,7 +6,7 @@ import pytest
 
 import rerank
 from rerank.cli.main import main
-from rerank.pipelines.folder import read_evidence
+from rerank.pipelines.record import read_evidence
 from tests.pipelines.test_fit import QUERY, pipeline
 from tests.support.small_collection import failed
 

@@ -14,7 +14,7 @@ import rerank
 from rerank.cli.main import main
 from rerank.data.folds import make_folds
 from rerank.evaluation.significance import bootstrap_intervals, mean_and_error, paired_test
-from rerank.pipelines.folder import read_evidence
+from rerank.pipelines.record import read_evidence
 from rerank.pipelines.stages import SimilarQueriesStage
 from rerank.retrieval.words import find_words
 from tests.support.small_collection import failed, write_qrels

@@ -15,7 +15,7 @@ from rerank.config import TrainingSettings
 from rerank.data.runs import read_run
 from rerank.data.trec import ranked
 from rerank.pipelines.crossfit import CrossFitting
-from rerank.pipelines.folder import read_evidence
+from rerank.pipelines.record import read_evidence
 from rerank.pipelines.stages import (
     BM25Stage,
     CrossEncoderStage,

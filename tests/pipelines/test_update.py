@@ -13,7 +13,7 @@ from rerank.cli.main import main
 from rerank.data.runs import read_run
 from rerank.models.bi_encoder import BiEncoder
 from rerank.models.late_interaction import TokenEncoder
-from rerank.pipelines.folder import read_evidence
+from rerank.pipelines.record import read_evidence
 from rerank.pipelines.stages.world import World
 from rerank.utils import files
 from tests.pipelines.test_fit import FOLDER, QUERY, pipeline

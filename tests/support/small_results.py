@@ -2,14 +2,17 @@
 
 import json
 import random
+from dataclasses import asdict
 from pathlib import Path
 
 from rerank.config import CollectionSettings, Config, FirstStageSettings, LossSettings, OutputSettings
 from rerank.data.folds import make_folds, write_folds
 from rerank.data.runs import read_qrels
 from rerank.data.trec import write_qrels, write_run
+from rerank.data.types import Fold
 from rerank.experiments.runs.manifest import write_manifest
 from rerank.experiments.runs.settings import to_toml
+from rerank.utils.integrity import record_of
 from tests.support.small_collection import write_collection
 
 DEPTH = 8
@@ -74,5 +77,6 @@ def write_fold(folder: Path, run: dict, statistics: dict, epochs: int, rng: rand
         "device": "cpu",
         "precision": "no",
     }
-    facts |= {"texts": {**statistics, "queries_cut": 0}}
+    facts |= {"texts": {**statistics, "queries_cut": 0}, "config": {}, "best_valid": 0.5, "outcome": {}, "qrels": {}}
+    facts |= {"fold": asdict(Fold(folder.name, (), (), tuple(run))), "files": record_of(folder, [folder / "log.jsonl"])}
     write_manifest(folder / "manifest.json", facts)

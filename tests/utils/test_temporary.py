@@ -39,7 +39,8 @@ def dead_folder(target: Path, *parts: str, machine: str | None = None, process: 
     """What a process that was killed leaves beside `target`: a folder with the new and the replaced one in it."""
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    name = f".{target.name}.{machine or files._machine()}-{process or dead.pid}-{'0' * 8}-{'1' * 8}.part"
+    name = f".{target.name}.{machine or files._machine()}-{process or dead.pid}-{'0' * 8}-{'1' * 8}"
+    name = f"{name}-{files._signature(name)}.part"
     for part in parts:
         (target.with_name(name) / part).mkdir(parents=True)
         (target.with_name(name) / part / "file").write_text(part)
@@ -140,14 +141,21 @@ def test_processes_that_remove_leftovers_disturb_none_that_begins(tmp_path):
 
 
 def test_files_of_others_are_no_leftovers_and_links_are_not_followed(tmp_path):
-    names = [".target.1234.part", ".film.part", ".a.0123456789abcdef.part", f"a.{'0' * 8}-1-{'0' * 8}-{'0' * 8}.part"]
+    """Whoever gives a folder to others does not know the key that signs the names of leftovers."""
+    machine, dead = files._machine(), "999999999-00000000-11111111"
+    names = [
+        *(".target.1234.part", ".film.part", ".a.0123456789abcdef.part"),
+        *(f".b.{one}-{dead}-{'2' * 16}.part" for one in (machine, "0" * 8)),
+    ]
     for name in names:
-        (tmp_path / "here" / name).mkdir(parents=True)
+        (tmp_path / "here" / name / "c.old").mkdir(parents=True)
+        (tmp_path / "here" / name / "c").mkdir()
         os.utime(tmp_path / "here" / name, (0, 0))
     left = dead_folder(tmp_path / "there" / "target", "target", "target.old")
     (tmp_path / "here" / left.name).symlink_to(left)
-    (dead_folder(tmp_path / "here" / "b") / "link").symlink_to(tmp_path / "there")
-    os.mkfifo(tmp_path / "here" / f".c.{'0' * 8}-1-{'0' * 8}-{'0' * 8}.part")
+    inside = dead_folder(tmp_path / "here" / "b", "b")
+    (inside / "link").symlink_to(tmp_path / "there")
+    (inside / "b.old").symlink_to(tmp_path / "there")
     remove_leftovers(tmp_path / "here")
-    assert len(list((tmp_path / "here").iterdir())) == len(names) + 2
+    assert sorted(path.name for path in (tmp_path / "here").iterdir()) == sorted([*names, left.name])
     assert (left / "target.old" / "file").exists()

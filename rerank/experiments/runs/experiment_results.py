@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from rerank.config import Config, FirstStageSettings, sections
 from rerank.data.runs import read_qrels, read_run
@@ -13,7 +13,7 @@ from rerank.data.trec import first_documents
 from rerank.data.types import Run
 from rerank.evaluation.evaluate import values_of
 from rerank.experiments.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
-from rerank.experiments.runs.manifest import read_manifest
+from rerank.experiments.runs.manifest import FoldManifest, read_manifest
 from rerank.experiments.runs.settings import differences, read_settings
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
@@ -21,10 +21,16 @@ from rerank.utils.json_files import read_json_lines
 
 
 class FoldEpoch(TypedDict):
-    """The keys that every line of log.jsonl has; others are losses, times and counts."""
+    """A line of log.jsonl."""
 
     epoch: int
     valid: float
+    loss: NotRequired[float | None]
+    ndcg: NotRequired[float | None]
+    first_stage: NotRequired[float | None]
+    seconds: NotRequired[float]
+    documents: NotRequired[float]
+    tokens: NotRequired[float]
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class FoldResults:
 
     @functools.cached_property
     def facts(self) -> dict[str, Any]:
-        return read_manifest(self.folder.manifest) if self.folder.manifest.is_file() else {}
+        return read_manifest(self.folder.manifest, FoldManifest) if self.folder.manifest.is_file() else {}
 
     @functools.cached_property
     def run(self) -> Run:
@@ -147,14 +153,14 @@ def joined_test_runs(folds: Sequence[FoldFolder], config: Config) -> Run:
     joined: Run = {}
     first: dict[str, Any] = {}
     for fold in folds:
-        facts = read_manifest(fold.manifest, "outcome")
+        facts = read_manifest(fold.manifest, FoldManifest)
         first = first or facts
         different = differences(facts["config"], sections(config)).items()
         changed = [f"{key} = {old}, now {new}" for key, (old, new) in different]
         for name, key in (("first_stage", "sha256"), ("training_lists", "sha256"), ("documents", "fingerprint")):
             if first.get(name, {}).get(key) != facts.get(name, {}).get(key):
                 changed.append(f"another {name.replace('_', ' ')} than fold {folds[0].name}")
-        if facts["outcome"]["test"]["sha256"] != file_hash(fold.test_run):
+        if facts["outcome"].get("test", {}).get("sha256") != file_hash(fold.test_run):
             changed.append(f"{fold.test_run.name} is not the file that {fold.manifest.name} records")
         if changed:
             remedy = "remove the folder to train the fold again"

@@ -8,18 +8,19 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 import xxhash
 
 from rerank.data.runs import read_run
-from rerank.data.types import Qrels
+from rerank.data.types import Fold, Qrels
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.utils.errors import UserError
 from rerank.utils.files import check_output, file_hash, write_text
-from rerank.utils.integrity import changes
-from rerank.utils.json_files import read_json
+from rerank.utils.inside import inside
+from rerank.utils.integrity import Record
+from rerank.utils.json_files import check_shape, read_json, shown
 from rerank.utils.plugins import plugin_versions
 
 DISTRIBUTION = "ir-rerank"
@@ -37,6 +38,50 @@ HASH = "manifest_hash"
 REMEDY = "expected a manifest as rerank wrote it; restore the file"
 
 
+class Outcome(TypedDict):
+    """The hash of a run, and its means."""
+
+    sha256: str
+    means: dict[str, float]
+
+
+class RunFact(TypedDict):
+    """The first stage's run."""
+
+    run: str
+    sha256: str
+
+
+class ListsFact(TypedDict):
+    """The file of training lists."""
+
+    file: str
+    sha256: str
+
+
+class FoldManifest(TypedDict):
+    """The manifest of a trained fold."""
+
+    config: dict[str, dict[str, Any]]
+    fold: Fold
+    best_valid: float
+    outcome: dict[Literal["valid", "test"], Outcome]
+    qrels: dict[Literal["train", "valid", "test"], str]
+    files: Record
+    first_stage: NotRequired[RunFact]
+    training_lists: NotRequired[ListsFact]
+    documents: NotRequired[dict[str, Any]]
+    features: NotRequired[dict[str, Any]]
+    epochs: NotRequired[int]
+    best_epoch: NotRequired[int]
+    seconds: NotRequired[float]
+    peak_memory: NotRequired[int | None]
+    precision: NotRequired[str]
+    device: NotRequired[str]
+    device_name: NotRequired[str | None]
+    processes: NotRequired[int]
+
+
 def write_manifest(path: Path, facts: dict[str, Any]) -> None:
     """Writes `facts` as JSON, with the versions, the git commit, the machine and a hash of everything."""
     own, packages = version(DISTRIBUTION) or version("rerank"), {name: version(name) for name in PACKAGES}
@@ -47,28 +92,24 @@ def write_manifest(path: Path, facts: dict[str, Any]) -> None:
     write_text(path, json.dumps({**facts, HASH: _hash(facts)}, indent=1, ensure_ascii=False))
 
 
-def read_manifest(path: Path, fact: str = HASH) -> dict[str, Any]:
+def read_manifest(path: Path, shape: Any = dict[str, Any]) -> dict[str, Any]:
     """Reads the facts that `write_manifest` wrote, and checks their hash.
 
-    Raises UserError, which names the file, if it cannot be read, is no manifest with the key `fact`, has another
-    format, or was changed since it was written.
+    Raises UserError, which names the file, if it cannot be read, is no manifest of this shape, has another format, or
+    was changed since it was written.
     """
-    facts: dict[str, Any] = read_json(path, dict[str, Any], REMEDY)
-    if missing := {HASH, fact} - facts.keys():
-        raise UserError(f"{path}: has no {' and no '.join(sorted(missing))}; {REMEDY}")
+    facts: dict[str, Any] = read_json(inside(path.parent, path.name), dict[str, Any], REMEDY)
+    if HASH not in facts:
+        raise UserError(f"{path}: has no {HASH}; {REMEDY}")
     if facts.get("format") != FORMAT:
-        raise UserError(f"{path}: expected format {FORMAT}, got {facts.get('format')}; {REMEDY}")
+        raise UserError(f"{path}: expected format {FORMAT}, got {shown(facts.get('format'))}; {REMEDY}")
     if facts[HASH] != _hash(facts):
         raise UserError(f"{path}: was changed since it was written; {REMEDY}")
-    return facts
-
-
-def changed_files(manifest: Path) -> list[str]:
-    """A line for each file that differs from the manifest in its folder; one line for a damaged manifest."""
     try:
-        return list(changes(manifest.parent, read_manifest(manifest, "files")["files"]))
-    except UserError as error:
-        return [str(error).removeprefix(f"{manifest.parent}/")]
+        check_shape(facts, shape)
+    except ValueError as error:
+        raise UserError(f"{path}: {error}; {REMEDY}") from error
+    return facts
 
 
 def _hash(facts: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from rerank.experiments.runs.experiment_results import ExperimentResults
 from rerank.experiments.runs.layout import CollectionFolder, ExperimentFolder
 from rerank.experiments.runs.run_files import RunFiles, expect_qrels
 from rerank.utils.errors import UserError
+from rerank.utils.inside import check_inside
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,14 @@ def open_results(folder: Path, measure: str) -> Results[ExperimentResults]:
     is_one = experiment.settings.is_file() and experiment.collection.qrels.is_file()
     collection = experiment.collection if is_one else CollectionFolder(folder)
     if not collection.qrels.is_file():
-        inside = sorted(str(path) for path in folder.glob("*/") if CollectionFolder(path).qrels.is_file())
-        expected = " or ".join(inside) or "runs/<collection>, as `rerank train` fills it"
+        others = sorted(str(path) for path in folder.glob("*/") if CollectionFolder(path).qrels.is_file())
+        expected = " or ".join(others) or "runs/<collection>, as `rerank train` fills it"
         raise UserError(f"{folder}: not a folder of runs: it has no {collection.qrels.name}; expected {expected}")
     first_stages: dict[Path, Run] = {}
     folders = [experiment] if is_one else collection.experiments
     experiments = [ExperimentResults(path, first_stages) for path in folders if path.has_results]
+    for experiment_results in experiments:
+        check_inside(experiment_results.folder.path)
     if not experiments:
         expected = "runs/<collection> after `rerank train` or `rerank sweep`"
         raise UserError(f"{folder}: no experiment here has a finished fold (fold1/test.run); expected {expected}")

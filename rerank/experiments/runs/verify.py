@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rerank.config import Config, sections
+from rerank.config.functions import check_types
 from rerank.data.folds import draw_queries, read_folds
 from rerank.data.runs import read_qrels, read_run
 from rerank.data.trec import examples
@@ -12,10 +14,11 @@ from rerank.evaluation.measures import measure_name
 from rerank.evaluation.tables import aligned
 from rerank.experiments.runs.experiment_results import ExperimentResults
 from rerank.experiments.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
-from rerank.experiments.runs.manifest import judgments_hash, outcome, read_manifest
-from rerank.experiments.runs.settings import differences, read_settings
+from rerank.experiments.runs.manifest import FoldManifest, judgments_hash, outcome, read_manifest
+from rerank.experiments.runs.settings import Sections, differences, read_settings
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
+from rerank.utils.inside import check_inside
 from rerank.utils.integrity import changes
 from rerank.utils.json_files import check_shape
 
@@ -82,7 +85,9 @@ def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> 
         return "", [f"expected a fold of folds.json, {', '.join(folds)}; found {folder.name}"]
     value, errors = "", list[str]()
     try:
-        facts = read_manifest(folder.manifest, "outcome")
+        check_inside(folder.path)
+        facts = read_manifest(folder.manifest, FoldManifest)
+        facts["config"] = _with_defaults(facts["config"], folder.manifest)
         fold: Fold = check_shape(facts["fold"], Fold)
         judged = {split: {q: qrels[q] for q in getattr(fold, split) if qrels.get(q)} for split in SPLITS}
         errors += changes(folder.path, facts["files"])
@@ -100,6 +105,15 @@ def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> 
     except UserError as error:
         errors.append(str(error).removeprefix(f"{folder.path}/"))
     return value, errors
+
+
+def _with_defaults(config: Sections, manifest: Path) -> Sections:
+    """The settings of a manifest, each with its type, and the default of those that it does not have."""
+    try:
+        check_types(config)
+    except ValueError as error:
+        raise UserError(f"{manifest}: {error}; restore the file that `rerank train` wrote") from error
+    return {section: values | config.get(section, {}) for section, values in sections(Config()).items()}
 
 
 def _outcome(folder: FoldFolder, facts: dict[str, Any], split: str, judged: Qrels) -> tuple[str, list[str]]:

@@ -1,6 +1,5 @@
 """The stage `cross-encoder`: a model that is fine-tuned as by `rerank train`, or a trained one."""
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +15,8 @@ from rerank.pipelines.stages.base import Learns, expect_one_below, stage
 from rerank.pipelines.stages.composition import Composable
 from rerank.pipelines.stages.world import World
 from rerank.utils.errors import UserError
+from rerank.utils.inside import copy_files
+from rerank.utils.integrity import files_below
 from rerank.utils.parameters import Whole, at_least
 
 if TYPE_CHECKING:
@@ -138,4 +139,4 @@ class CrossEncoderRanker:
 
     def save(self, folder: Path) -> None:
         if self.settings.trained:
-            shutil.copytree(self.checkpoint, FoldFolder(folder).checkpoint)
+            copy_files(Path(self.checkpoint), FoldFolder(folder).checkpoint, files_below(Path(self.checkpoint)))

@@ -12,12 +12,14 @@ import numpy as np
 from rerank.config import Config
 from rerank.data.collections import Collection, open_collection
 from rerank.data.embeddings import EmbeddingStore
+from rerank.data.store import is_finished
 from rerank.data.types import Run
 from rerank.experiments.collection import folder_of
 from rerank.experiments.first_stage import find_index, with_texts
 from rerank.experiments.runs.layout import CollectionFolder
 from rerank.pipelines.vectors import LateInteraction, open_late_interaction, open_vectors, vectors_folder
 from rerank.retrieval.exact_search import search_exactly
+from rerank.retrieval.lucene_index import own_index
 from rerank.retrieval.vector_index import VectorIndex, index_folder, open_index, search_index
 from rerank.retrieval.words import find_words
 from rerank.utils.errors import needed
@@ -54,6 +56,7 @@ class World:
         folder: the folder with the index and the vectors.
         queries: query_id -> text; encoded together, so that vectors do not depend on the order of requests.
         places: name of a model -> the folder that it was copied to.
+        cache: where what `folder` lacks is made, if that is only read.
         runs: settings of a stage -> a run that its fits on several parts share.
     """
 
@@ -64,9 +67,10 @@ class World:
         folder: CollectionFolder,
         queries: Mapping[str, str] = MappingProxyType({}),
         places: Mapping[str, str] = MappingProxyType({}),
+        cache: CollectionFolder | None = None,
     ) -> None:
         self.config, self.collection, self.folder = config, collection, folder
-        self.queries, self.places = queries, places
+        self.queries, self.places, self.cache = queries, places, cache
         self.runs: dict[Any, Run] = {}
         self._made: dict[tuple[str, str], Any] = {}
         self._query_vectors: dict[tuple[str, str], np.ndarray] = {}
@@ -96,6 +100,7 @@ class World:
             self.folder,
             self.queries if queries is None else queries,
             self.places,
+            self.cache,
         )
         world._made, world._query_vectors, world._words = self._made, self._query_vectors, self._words
         world._lock = self._lock
@@ -112,17 +117,26 @@ class World:
     @cached_property
     def index(self) -> Path:
         """The Lucene index, built unless it exists. Raises UserError as `find_index`."""
-        return find_index(self.config, self.collection, self.folder)
+        return self._index(with_words=False)
 
     @cached_property
     def index_with_words(self) -> Path:
         """As `index`, with the words of each document (for RM3), which take four times the space."""
-        return find_index(self.config, self.collection, self.folder, with_words=True)
+        return self._index(with_words=True)
+
+    def _index(self, with_words: bool) -> Path:
+        language = self.config.collection.language
+        folder = self._where(lambda one: own_index(self.collection, one.index, language, with_words).exists())
+        return find_index(self.config, self.collection, folder, with_words)
+
+    def _where(self, has: Callable[[CollectionFolder], bool]) -> CollectionFolder:
+        """The folder, or the cache if the folder is only read and does not have something."""
+        return self.folder if self.cache is None or has(self.folder) else self.cache
 
     @cached_property
     def texts(self) -> Collection:
         """The collection, with the texts of the index if its documents are not on this machine."""
-        return with_texts(self.config, self.collection, self.folder)
+        return with_texts(self.config, self.collection, self.cache or self.folder)
 
     def words(self, doc_ids: Sequence[str]) -> list[list[str]]:
         """The words of each document, as BM25 analyses them."""
@@ -151,7 +165,7 @@ class World:
         place, precision = self.place_of(name), self.config.training.precision
         is_trained = is_multi_vector(place)
         encoder = open_multi_vector(place, self._device(), precision) if is_trained else self.encoder(name)
-        return open_late_interaction(TokenEncoder(encoder, is_trained), self.texts, self.folder)
+        return open_late_interaction(TokenEncoder(encoder, is_trained), self.texts, self.folder, self.cache)
 
     def _device(self) -> str:
         from rerank.training.device import select_device  # loads torch
@@ -164,7 +178,14 @@ class World:
 
     def vectors(self, name: str) -> EmbeddingStore:
         """The vectors of the documents by a bi-encoder, made unless they exist."""
-        return self._once(VECTORS, name, lambda: open_vectors(self.encoder(name), self.texts, self.folder))
+        return self._once(VECTORS, name, lambda: self._open_vectors(name))
+
+    def _open_vectors(self, name: str) -> EmbeddingStore:
+        folder = self._where(lambda one: is_finished(self._vectors_folder(name, one)))
+        return open_vectors(self.encoder(name), self.texts, folder)
+
+    def _vectors_folder(self, name: str, folder: CollectionFolder) -> Path:
+        return vectors_folder(self.encoder(name), self.texts, folder)
 
     def made_with(self, name: str) -> list[Path]:
         """The folders of vectors and codes that the stages of this world made with an encoder."""
@@ -172,7 +193,7 @@ class World:
         if (LATE, name) in self._made:
             places.append(self.late_interaction(name).store.folder)
         if (VECTORS, name) in self._made:
-            vectors = vectors_folder(self.encoder(name), self.texts, self.folder)
+            vectors = self._vectors_folder(name, self.folder)
             places += [vectors, index_folder(vectors)]
         return [place for place in places if place.exists()]
 
@@ -203,7 +224,8 @@ class World:
     def vector_index(self, name: str) -> VectorIndex:
         """The faiss index of the vectors of a bi-encoder, made unless it exists. Raises UserError without faiss."""
         needed("faiss", 'index = "faiss"', "index")
-        place = index_folder(vectors_folder(self.encoder(name), self.texts, self.folder))
+        folder = self._where(lambda one: index_folder(self._vectors_folder(name, one)).exists())
+        place = index_folder(self._vectors_folder(name, folder))
         return self._once("index", name, lambda: open_index(place, self.vectors(name)))
 
     def make_vectors(self, name: str, index: str) -> None:

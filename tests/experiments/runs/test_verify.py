@@ -154,7 +154,7 @@ def test_values_are_computed_again(here, capsys):
 
 def test_a_manifest_of_something_else_is_named(here, capsys):
     (FOLD / "manifest.json").write_text("{}")
-    assert "has no manifest_hash and no outcome; expected a manifest" in verified(capsys)[1]["hinge/fold2"]
+    assert "manifest.json: has no manifest_hash; expected a manifest" in verified(capsys)[1]["hinge/fold2"]
 
 
 def test_a_first_stage_from_elsewhere_is_checked(here, capsys):

@@ -1,0 +1,115 @@
+"""What the folder of a fitted pipeline records, each file read as its type: the manifest and the evidence."""
+
+from pathlib import Path
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from msgspec import Meta
+
+from rerank.config import CollectionSettings
+from rerank.experiments.runs.layout import MANIFEST
+from rerank.experiments.runs.manifest import read_manifest
+from rerank.utils.errors import UserError
+from rerank.utils.inside import check_inside
+from rerank.utils.integrity import Record, changes
+from rerank.utils.json_files import read_json
+
+EVIDENCE = "evidence.json"
+REMEDY = "fit the pipeline again"
+Count = Annotated[int, Meta(ge=0)]
+
+
+class PipelineFacts(TypedDict):
+    """What a pipeline was fitted on, and where that is, by its way from the pipeline's folder."""
+
+    collection: CollectionSettings
+    index: str
+    name: Annotated[str, Meta(pattern=r"^(?!\.\.?$)[^/\x00]+$")]
+    folder: str
+    places: dict[str, str]
+    documents: str
+    encoders: dict[str, str]
+    inputs: dict[str, Any]
+
+
+class PipelineManifest(TypedDict):
+    """manifest.json."""
+
+    pipeline: PipelineFacts
+    files: Record
+
+
+class Gain(TypedDict):
+    """A mean and what is gained over the best stage below; None for what was not measured."""
+
+    mean: float | None
+    se: float | None
+    gain: float | None
+    gain_se: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    far: float | None
+    far_low: float | None
+    far_high: float | None
+
+
+class StageRow(Gain):
+    """What is recorded of a stage."""
+
+    name: str
+    kind: str
+    of: list[str]
+    ms: float | None
+    own_ms: float | None
+    trained_on: float
+    kept: bool
+
+
+class Evidence(TypedDict):
+    """evidence.json (`evidence.evidence_of`)."""
+
+    measure: str
+    answer: str
+    budget: float | None
+    judged: Count
+    queries: Count
+    parts: Count
+    drawn: bool
+    nested: Gain
+    stages: Annotated[list[StageRow], Meta(min_length=1)]
+    values: dict[str, dict[str, float]]
+    older_documents: NotRequired[bool]
+
+
+def read_pipeline_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a pipeline's folder; raises UserError as `read_manifest`, and for links out of the folder."""
+    check_inside(folder)
+    return read_manifest(folder / MANIFEST, PipelineManifest)
+
+
+def read_evidence(folder: Path) -> dict[str, Any]:
+    """The evidence of a pipeline's folder; {} of one that `fit` has not made.
+
+    Raises UserError if it is not the file that the manifest records, or has another shape.
+    """
+    recorded = read_pipeline_manifest(folder)["files"]
+    own = {name: facts for name, facts in recorded.items() if name == EVIDENCE}
+    if changed := next(changes(folder, own), "" if own else f"{EVIDENCE}: is not recorded"):
+        raise UserError(f"{folder}: changed since it was written: {changed}; {REMEDY}")
+    evidence: dict[str, Any] = read_json(folder / EVIDENCE, dict[str, Any], REMEDY)
+    if evidence:
+        read_json(folder / EVIDENCE, Evidence, REMEDY)
+        _check_names(evidence, folder / EVIDENCE)
+    return evidence
+
+
+def _check_names(evidence: dict[str, Any], file: Path) -> None:
+    """Raises UserError if the parts of an evidence do not belong together."""
+    names, values = [row["name"] for row in evidence["stages"]], evidence["values"]
+    measured = [name for name in (*names, "nested") if values.get(name)]
+    if evidence["answer"] not in names or "nested" not in values:
+        raise UserError(f"{file}: expected the values of {evidence['answer']} and of nested; {REMEDY}")
+    if any(values[name].keys() != values["nested"].keys() for name in measured):
+        raise UserError(f"{file}: expected the same queries of all stages; {REMEDY}")
+    if evidence["nested"]["mean"] is not None and not (evidence["parts"] and evidence["queries"]):
+        raise UserError(f"{file}: expected a mean of one query or more in one part or more; {REMEDY}")
