@@ -30,7 +30,7 @@ class DistillationLoss(LossSettings):
     """The loss, whose labels are the teacher's scores."""
 
     name: Annotated[str, often("--loss")] = "margin_mse"
-    """What training minimises."""
+    """The name of the loss that training minimises."""
 
 
 @dataclass(frozen=True)

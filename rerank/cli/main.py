@@ -88,7 +88,7 @@ class _Interrupts:
 
 @contextlib.contextmanager
 def _handled_interrupts() -> Iterator[_Interrupts]:
-    """Handles the signals within the block, except those that the process ignores from its start, as under nohup.
+    """Handles the signals within the block, except signals that the process ignored at its start, as under nohup.
 
     After a signal was received, the handlers stay, as the process is about to end.
     """

@@ -32,34 +32,34 @@ def expect_text(source: str) -> None:
     if is_feature_source(source):
         raise UserError(
             f"{source}: holds feature vectors, no text: there is nothing to retrieve or to score again; "
-            " `rerank train` trains on them and writes the runs"
+            "`rerank train` trains on them and writes the runs"
         )
 
 
 def check_judged_documents(collection: Collection) -> str:
-    """A line if the collection has less than half of the judged documents, else ""; some are looked up, not all.
+    """Looks up a sample of the judged documents; returns a warning if the collection has less than half, else "".
 
-    Raises UserError if it has none of them, as with judgments of whole documents and a corpus of passages.
+    Raises UserError if it has none, as with judgments of whole documents and a corpus of passages.
     """
     query_ids = _spread([query_id for query_id in collection.qrels if collection.qrels[query_id]], QUERIES_LOOKED_UP)
     asked = {d: q for q in query_ids for d in _spread(list(collection.qrels[q]), DOCUMENTS_LOOKED_UP)}
     known = collection.known(asked)
     if len(known) * 2 >= len(asked):
         return ""
-    of = f"of the {len(asked)} judged documents that were looked up"
+    sample = f"of the {len(asked)} judged documents that were looked up"
     doc_id, query_id = next((d, q) for d, q in asked.items() if d not in known)
     if known:
         share = f"({len(known) / len(asked):.0%}), not {doc_id} of query {query_id}; compare the ids"
-        return f"{collection.source}: has {len(known)} {of} {share}"
+        return f"{collection.source}: has {len(known)} {sample} {share}"
     first = next(iter(collection.documents())).doc_id
     raise UserError(
-        f"{collection.source}: has none {of}: query {query_id} has a judgment of {doc_id}, and the first document is "
-        f"{first}; compare the ids"
+        f"{collection.source}: has none {sample}: query {query_id} has a judgment of {doc_id}, and the first document "
+        f"is {first}; compare the ids"
     )
 
 
 def _spread(values: Sequence[str], count: int) -> Sequence[str]:
-    """About as many of the values as `count`, at equal distances."""
+    """About `count` of the values, at equal distances."""
     return values[:: -(-len(values) // count) or 1]
 
 
@@ -120,7 +120,7 @@ def draws_queries(config: Config) -> bool:
 
 
 def queries_in_use(config: Config, collection: Collection, fold_name: str = "all") -> dict[str, str]:
-    """The queries of `queries_to_train` without those that are drawn for no fold (see `draws_queries`)."""
+    """The queries of `queries_to_train` that are in a fold after the drawing of queries (see `draws_queries`)."""
     queries = queries_to_train(collection)
     if not collection.qrels or not draws_queries(config):
         return queries

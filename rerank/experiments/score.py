@@ -191,7 +191,7 @@ def _score_parts(scoring: Scoring, plan: Parts, numbers: Sequence[int]) -> None:
 def _score_on_cluster(
     config: Config, scoring: Scoring, run: Path | None, plan: Parts, numbers: Sequence[int], engine: str
 ) -> bool:
-    """Scores parts on the Ray cluster `engine`, prints those that failed, and returns whether none did."""
+    """Scores parts on the Ray cluster `engine`, prints the failures, and returns whether there were none."""
     if not numbers:
         return True
     config = replace(config, collection=scoring.dataset.config.collection)

@@ -141,7 +141,7 @@ def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure
 
 
 def _prepare_shared(configs: Sequence[Config], fold: str) -> list[Shared]:
-    """Retrieves and tokenises; returns the data of each experiment, shared by those that differ only in OWN."""
+    """Retrieves and tokenises; returns the data of each experiment. Experiments that differ only in OWN share them."""
     prepared: dict[str, Shared] = {}
     shared = []
     for config in configs:

@@ -10,7 +10,7 @@ NO_ENCODER = "none"
 
 
 def default_stages(encoder: str, cross_encoder: str, documents: int) -> dict[str, Stage]:
-    """The stages that `fit` tries for a collection of `documents`; with the encoder "none", those that need no model.
+    """The stages that `fit` tries for a collection of `documents`; with the encoder "none", only BM25 and neighbours.
 
     Late interaction is tried if `fit` encodes the tokens of all documents, so that a search does not have to.
 

@@ -171,7 +171,7 @@ def _unlearned(stages: Mapping[str, Stage], world: World) -> dict[str, Stage]:
 
 
 def _parts(collection: Collection, judged: list[str]) -> tuple[Parts, list[str]]:
-    """The parts of the judged queries, and the names of those that test: all, or only that of the published split."""
+    """The parts of the judged queries, and the names of the tested parts: all, or only that of the published split."""
     if [fold.name for fold in collection.folds] == [SPLIT]:
         (split,) = collection.folds
         pool = [query_id for query_id in (*split.train, *split.valid) if collection.qrels.get(query_id)]

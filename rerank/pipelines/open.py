@@ -46,7 +46,7 @@ def open_pipeline(path: str, config: Config) -> Pipeline:
 def load_beside(config: Config, folder: Path, acts: Collection[str] = ()) -> Fitted:
     """Opens the fitted pipeline of a folder, on the device and in the precision of the settings.
 
-    A pipeline has its own settings: raises UserError if others are changed, except those that `acts` names.
+    A pipeline has its own settings: raises UserError if others are changed that `acts` does not name.
     """
     for section, values in sections(config).items():
         for key, value in values.items():

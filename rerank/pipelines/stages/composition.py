@@ -15,10 +15,10 @@ class Composable:
     """Gives the settings of a stage the operators `>>` (is re-ranked by) and `+` (is fused with)."""
 
     def __rshift__(self, other: Any) -> "Stages":
-        return _alone(self).__rshift__(other)
+        return _as_stages(self).__rshift__(other)
 
     def __add__(self, other: Any) -> "Stages":
-        return _alone(self).__add__(other)
+        return _as_stages(self).__add__(other)
 
 
 class Stages(dict[str, Stage], Composable):
@@ -41,7 +41,7 @@ class Stages(dict[str, Stage], Composable):
 
     def __add__(self, other: Any) -> "Stages":
         """The stages of both and the fusion of their last stages; a + b + c is one fusion of three."""
-        right = other if isinstance(other, Stages) else _alone(other)
+        right = other if isinstance(other, Stages) else _as_stages(other)
         joined, names = Stages(self), dict[str, str]()
         for name, stage in right.items():
             renamed = tuple(names[lower] for lower in below(stage))
@@ -59,7 +59,7 @@ class Stages(dict[str, Stage], Composable):
         return Stages(joined | {_free_name(FUSION, joined): fuse((last, added))})
 
 
-def _alone(stage: Any) -> Stages:
+def _as_stages(stage: Any) -> Stages:
     """A stage, named by its kind; raises UserError if it is no stage, or needs stages below."""
     if isinstance(stage, Stages):
         return stage
