@@ -14,8 +14,6 @@ from rerank.utils.files import file_hash
 from rerank.utils.json_files import check_shape, shown
 
 LIST_LINE = '{"query_id" or "query": …, "doc_ids" or "documents": […], "labels": […]}'
-HIGHEST_GRADE = 30
-"""The highest judgment: NDCG's gain, 2^label − 1, soon exceeds the range of float32."""
 OF_TEXT = "text "
 """Prefix of ids generated for texts; the ids of collections contain no white space."""
 
@@ -65,20 +63,25 @@ class TrainingLists:
                     yield text
 
 
-def read_training_lists(path: Path, queries: Mapping[str, str], labels: Labels) -> TrainingLists:
+def read_training_lists(
+    path: Path, queries: Mapping[str, str], labels: Labels, highest: int = 2**24, advice: str = "take lower grades"
+) -> TrainingLists:
     """Reads a file of training lists, one JSON object per line in the form LIST_LINE.
 
     A line has the query by id or by text, the documents by ids or by texts, and a label for each document: a judgment
-    from 0 to HIGHEST_GRADE, or a teacher's score, any finite float32. Other keys and empty lines are ignored. `queries`
-    are the collection's queries, query_id -> text. Raises UserError if the file cannot be read or has no list. Raises
-    UserError with file and line for a malformed line, fewer than two documents, a repeated document, a label out of
-    range, and an unknown query.
+    from 0 to `highest`, or a teacher's score, any finite float32. Other keys and empty lines are ignored. `queries` are
+    the collection's queries, query_id -> text; `advice` ends the message about a higher judgment. Raises UserError if
+    the file cannot be read or has no list. Raises UserError with file and line for a malformed line, fewer than two
+    documents, a repeated document, a label out of range, and an unknown query.
     """
     sha256 = file_hash(path) if path.is_file() else ""  # before reading, so `texts` notices a change
     lists, by_text = list[Candidates](), dict[str, str]()
     for place, _, record in read_objects(path, LIST_LINE):
         try:
-            lists.append(_read_list(record, queries, labels, by_text))
+            found = _read_list(record, queries, labels, by_text)
+            if labels == "judgments" and max(found.labels) > highest:
+                raise ValueError(f"grade {max(found.labels):g}: {advice}")
+            lists.append(found)
         except ValueError as error:
             raise UserError(f"{place}: {error}") from None
     if not lists:
@@ -119,8 +122,8 @@ def _read_list(
     doc_ids = tuple(documents if documents_by_id else map(id_of_text, documents))
     if len(set(doc_ids)) < len(doc_ids):
         raise ValueError(f"expected each document once, got {shown(Counter(documents).most_common(1)[0][0])} again")
-    least, most = (0, HIGHEST_GRADE) if labels == "judgments" else (-FLOAT32_MAX, FLOAT32_MAX)
-    if wrong := [value for value in values if not least <= value <= most]:
-        what = f"judgments from 0 to {HIGHEST_GRADE}" if labels == "judgments" else "finite numbers (float32)"
+    least = 0 if labels == "judgments" else -FLOAT32_MAX
+    if wrong := [value for value in values if not least <= value <= FLOAT32_MAX]:
+        what = "judgments from 0 on" if labels == "judgments" else "finite numbers (float32)"
         raise ValueError(f"expected {what} under 'labels', as the loss takes {labels}, got {shown(wrong[0])}")
     return Candidates(query_id, doc_ids, tuple(map(float, values)))

@@ -19,6 +19,7 @@ from rerank.data.letor.store import FeatureSet, Store
 from rerank.data.runs import read_qrels
 from rerank.data.trec import write_qrels
 from rerank.data.types import Fold, Qrels, Run
+from rerank.experiments.grades import check_labels
 from rerank.experiments.runs.layout import CollectionFolder
 from rerank.losses.shifts import changes_with_a_shift
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp, score_features
@@ -103,6 +104,8 @@ def open_features(config: Config, fold_name: str) -> FeatureDataset:
     folder = CollectionFolder(Path(config.output.folder) / collection)
     opened = [name for name in names if fold_name in ("all", name)]
     sets = {name: open_fold(source, name, folds, folder.features) for name in opened}
+    for name, (_, store) in sets.items():
+        check_labels(config.loss, source, name, store.features)
     return FeatureDataset(config, folder, names, sets)
 
 

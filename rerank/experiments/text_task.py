@@ -16,7 +16,7 @@ from rerank.config import Config, TrainingSettings, validate
 from rerank.data.candidates import distinct_doc_ids, select_candidates
 from rerank.data.collections import Collection
 from rerank.data.folds import fold_seed
-from rerank.data.lists import TrainingLists, read_training_lists
+from rerank.data.lists import TrainingLists
 from rerank.data.runs import read_run_arrays
 from rerank.data.tokens import Tokenisation, open_store
 from rerank.data.types import Candidates, Fold, Qrels, Run
@@ -39,6 +39,7 @@ from rerank.experiments.fold_lists import (
     texts_of,
     trainable_candidates,
 )
+from rerank.experiments.grades import check_grades, read_lists
 from rerank.experiments.runs.layout import CollectionFolder
 from rerank.losses import LABELS
 from rerank.losses.shifts import changes_with_a_shift
@@ -122,7 +123,9 @@ def open_text(config: Config, fold_name: str) -> TextDataset:
     Raises UserError for a fold that does not exist, and for files, such as judgments, that are missing or malformed.
     """
     collection, file = open_checked(config, fold_name, judged=True), config.training.lists
-    lists = read_training_lists(Path(file), collection.queries, LABELS[config.loss.name]) if file else None
+    lists = read_lists(config.loss, file, collection) if file else None
+    if not file or config.training.measure == "loss":  # the judgments of the collection teach or validate
+        check_grades(config.loss, collection)
     folder = folder_of(config, collection)
     texts = with_texts(config, collection, folder)
     if line := check_judged_documents(texts):

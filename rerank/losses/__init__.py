@@ -27,13 +27,24 @@ from rerank.losses.listwise import listap, listmle, listnet, softmax
 from rerank.losses.metrics import exact_metric
 from rerank.losses.pairwise import hinge, lambda_loss, pairwise_softmax, ranknet
 from rerank.losses.pointwise import bce, mse
-from rerank.losses.registry import LABELS, LOSSES, LossFunction, create, loss
+from rerank.losses.registry import LABELS, LOSSES, LossFunction, create, highest_grade, loss
 from rerank.losses.smooth import approx, smoothi
 from rerank.losses.soft_ranks import approx_soft_ranks, fast_soft_ranks
 from rerank.losses.sorting import fastsort, neural_ndcg, neuralsort, ot, pirank, softsort
 
 __all__ = ["LABELS", "LOSSES", "adr_mse", "approx", "approx_soft_ranks", "bce", "create", "distill_kl", "exact_metric"]
-__all__ += ["fast_soft_ranks", "fastsort", "hinge", "lambda_loss", "listap", "listmle", "listnet", "loss", "margin_mse"]
+__all__ += [
+    "fast_soft_ranks",
+    "fastsort",
+    "highest_grade",
+    "hinge",
+    "lambda_loss",
+    "listap",
+    "listmle",
+    "listnet",
+    "loss",
+    "margin_mse",
+]
 __all__ += [
     "mse",
     "neural_ndcg",

@@ -34,9 +34,17 @@ def parse(metric: str) -> Metric:
     return Metric(match[1] or match[3], cutoff)
 
 
-def gain(labels: Tensor) -> Tensor:
-    """The gain of a label in NDCG: 2^y − 1."""
-    return torch.expm1(labels * math.log(2))
+def highest(labels: Tensor) -> Tensor:
+    """The highest label of each list, at least 0: (lists, 1)."""
+    return F.pad(labels, (0, 1)).amax(dim=1, keepdim=True)
+
+
+def gain(labels: Tensor, best: Tensor) -> Tensor:
+    """The gain of a label in NDCG, 2^y − 1, divided by 2^best, so that no label from 0 to `best` overflows.
+
+    NDCG and its gradient do not change when all gains of a list, and its ideal DCG, are divided by the same number.
+    """
+    return -torch.expm1(-labels * math.log(2)) * torch.exp2(labels - best)
 
 
 def discount(ranks: Tensor) -> Tensor:
@@ -50,10 +58,10 @@ def ranks_like(scores: Tensor, count: int) -> Tensor:
 
 
 def ideal_dcg(labels: Tensor, cutoff: int | None) -> Tensor:
-    """Z, the DCG@K of the documents sorted by label: (lists,); 1 if no document has a gain."""
+    """Z, the DCG@K of the documents sorted by label, of gains over 2^`highest`: (lists,); 1 if none has a gain."""
     count = labels.shape[1]
-    best = gain(labels.topk(min(cutoff or count, count), dim=1).values)
-    dcg = (best * discount(ranks_like(labels, best.shape[1]))).sum(dim=1)
+    gains = gain(labels.topk(min(cutoff or count, count), dim=1).values, highest(labels))
+    dcg = (gains * discount(ranks_like(labels, gains.shape[1]))).sum(dim=1)
     return dcg.masked_fill(dcg == 0, 1)
 
 
@@ -66,15 +74,15 @@ def metric_from_ranked(ranked: Tensor, labels: Tensor, metric: Metric, *, gains:
     document; K ranks suffice. Labels are (lists, documents), 0 on padding. P@K divides by K even if the list is
     shorter. Returns (lists,); 0 if no document is relevant.
     """
-    return unnormalised_metric(ranked, metric, gains) / normaliser(labels, metric)
+    return unnormalised_metric(ranked, highest(labels), metric, gains) / normaliser(labels, metric)
 
 
-def unnormalised_metric(ranked: Tensor, metric: Metric, gains: bool = False) -> Tensor:
-    """The metric before the division by `normaliser`: (lists,). The arguments are those of `metric_from_ranked`."""
+def unnormalised_metric(ranked: Tensor, best: Tensor, metric: Metric, gains: bool = False) -> Tensor:
+    """The metric before the division by `normaliser`: (lists,). `best` is `highest`; others as `metric_from_ranked`."""
     ranked = ranked[:, : metric.cutoff]
     ranks = ranks_like(ranked, ranked.shape[1])
     if metric.name == "ndcg":
-        return ((ranked if gains else gain(ranked)) * discount(ranks)).sum(dim=1)
+        return ((ranked if gains else gain(ranked, best)) * discount(ranks)).sum(dim=1)
     if metric.name == "rr":
         none_above = F.pad((1 - ranked[:, :-1]).clamp_min(0), (1, 0), value=1).cumprod(dim=1)
         return (ranked * none_above / ranks).sum(dim=1)
@@ -93,10 +101,10 @@ def normaliser(labels: Tensor, metric: Metric) -> Tensor:
 
 
 def summed_labels(labels: Tensor, metric: Metric, gains: bool = False) -> Tensor:
-    """The values that the metric sums over ranks: labels or gains for NDCG, [label >= 1] for P@K, RR and AP."""
+    """The values that the metric sums over ranks: labels or `gain` for NDCG, [label >= 1] for P@K, RR and AP."""
     if metric.name != "ndcg":
         return (labels >= 1).to(labels.dtype)
-    return gain(labels) if gains else labels
+    return gain(labels, highest(labels)) if gains else labels
 
 
 def metric_from_indicators(indicators: Tensor, labels: Tensor, metric: Metric) -> Tensor:

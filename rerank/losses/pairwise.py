@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rerank.losses.inputs import by_score, prepare_inputs
 from rerank.losses.kernels.blocks import pair_sums, with_gradient
-from rerank.losses.metrics import Metric, discount, gain, ideal_dcg, parse, ranks_like
+from rerank.losses.metrics import Metric, discount, gain, highest, ideal_dcg, parse, ranks_like
 from rerank.losses.registry import loss
 
 
@@ -170,7 +170,7 @@ def _weights(labels: Tensor, real: Tensor, metric: Metric) -> Callable[[slice, s
     if metric.name == "p":
         return lambda lists, upper, lower: relevant[lists, upper, None] - relevant[lists, None, lower]
     if metric.name == "ndcg":
-        gains = gain(labels) * (real.sum(dim=1) / ideal_dcg(labels, metric.cutoff))[:, None]
+        gains = gain(labels, highest(labels)) * (real.sum(dim=1) / ideal_dcg(labels, metric.cutoff))[:, None]
         drops = discount(ranks) - discount(ranks + 1)
         # A view: column c of row (documents - r) holds the factor for the distance of rank c + 1 from rank r.
         apart = torch.cat([torch.zeros_like(drops), drops[:-1]]).unfold(0, len(ranks), 1)

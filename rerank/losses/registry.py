@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal, TypeVar
 
@@ -23,10 +23,19 @@ Labels = Literal["judgments", "scores"]
 LABELS: dict[str, Labels] = {}
 """Name of a registered loss -> the labels that it takes."""
 
+HIGHEST_GRADE = 2**24
+"""The highest grade of any loss: float32, the type of labels, has no whole numbers side by side above it."""
+
+EXPECTED_GAIN: set[str] = set()
+"""The losses whose NDCG has the gain 2^e − 1 of an expected label e."""
+
+HIGHEST_EXPECTED = 10
+"""The highest grade of these: at equal scores its gradient is 1 % of that of grade 1, and halves with each more."""
+
 Function = TypeVar("Function", bound=LossFunction)
 
 
-def loss(name: str, labels: Labels = "judgments") -> Callable[[Function], Function]:
+def loss(name: str, labels: Labels = "judgments", expected_gain: bool = False) -> Callable[[Function], Function]:
     """Registers a loss: a function of scores, labels, mask=None and hyperparameters that returns one value per list.
 
     A hyperparameter is a float, int, bool or str with a default, which `--loss.KEY` sets.
@@ -34,6 +43,7 @@ def loss(name: str, labels: Labels = "judgments") -> Callable[[Function], Functi
     Args:
         name: the name for `--loss` and `create`.
         labels: "judgments", or "scores" for a distillation loss, whose labels are a teacher's scores.
+        expected_gain: whether it is one of EXPECTED_GAIN.
 
     Raises:
         TypeError: the parameters of the function are not as above.
@@ -56,6 +66,7 @@ def loss(name: str, labels: Labels = "judgments") -> Callable[[Function], Functi
             )
         LOSSES.register(name, function)
         LABELS[name] = labels
+        (EXPECTED_GAIN.add if expected_gain else EXPECTED_GAIN.discard)(name)
         return function
 
     return register
@@ -94,3 +105,13 @@ def create(name: str, **given: Setting) -> LossFunction:
     except ValueError as error:  # a value that is out of range
         raise ValueError(f"{name}: {error}") from None
     return created
+
+
+def highest_grade(name: str, given: Mapping[str, Setting] = {}) -> int:
+    """The highest grade that a loss with these hyperparameters learns from.
+
+    >>> highest_grade("neuralsort"), highest_grade("neuralsort", {"metric": "ap"})
+    (10, 16777216)
+    """
+    metric = str({**hyperparameters(LOSSES.find(name)), **given}.get("metric", ""))
+    return HIGHEST_EXPECTED if name in EXPECTED_GAIN and metric.lower().startswith("ndcg") else HIGHEST_GRADE

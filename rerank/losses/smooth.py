@@ -17,7 +17,7 @@ SmoothMetric = Callable[[Tensor, Tensor, Tensor, Metric], Tensor]
 """Maps prepared scores, labels and mask, and the parsed metric, to (lists,)."""
 
 
-@loss("smoothi")
+@loss("smoothi", expected_gain=True)
 def smoothi(
     scores: Tensor,
     labels: Tensor,

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rerank.losses.inputs import by_score, check_positive, mask_scores
-from rerank.losses.metrics import Metric, discount, gain, normaliser
+from rerank.losses.metrics import Metric, discount, gain, highest, normaliser
 
 ROWS = 210
 """Documents in a tile: a tile of 1,251 columns still fits into the cache, and there are few calls."""
@@ -79,7 +79,7 @@ def metric_from_soft_ranks(
     if name == "rr":
         terms = _first_relevant(soft_ranks, relevant, beta) / soft_ranks
     else:
-        terms = relevant if name == "p" else gain(labels) * discount(soft_ranks)
+        terms = relevant if name == "p" else gain(labels, highest(labels)) * discount(soft_ranks)
     if cutoff is not None:
         terms = terms * torch.sigmoid(beta * (cutoff + cutoff_offset - soft_ranks))
     return terms.sum(dim=1) / normaliser(labels, metric)

@@ -22,7 +22,7 @@ ROWS = 128
 """Ranks of NeuralSort whose indicators are in memory at the same time."""
 
 
-@loss("neuralsort")
+@loss("neuralsort", expected_gain=True)
 def neuralsort(
     scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg", temperature: float = 1.0
 ) -> Tensor:
@@ -100,7 +100,7 @@ def neural_ndcg(
     return metric_loss(smooth_metric, scores, labels, mask, metric, lambda documents: 2 * SCALINGS * documents**2)
 
 
-@loss("softsort")
+@loss("softsort", expected_gain=True)
 def softsort(
     scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg", temperature: float = 1.0
 ) -> Tensor:

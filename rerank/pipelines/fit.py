@@ -17,6 +17,7 @@ from rerank.data.types import Run
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.weights import MEASURE
 from rerank.experiments.collection import check_judged_documents
+from rerank.experiments.grades import check_grades
 from rerank.pipelines.crossfit import FEWEST, CrossFitting, Parts
 from rerank.pipelines.defaults import check_encoder, default_stages
 from rerank.pipelines.evidence import Trial, evidence_of, total_ms
@@ -132,6 +133,9 @@ def _fit(
     else:
         log.info(f"{len(judged)} judged queries: too few to learn from; stages that must learn are left out")
         stages, parts, tested = _unlearned(every, world), {}, []
+    for settings in stages.values():
+        if settings.learns != "nothing" and hasattr(settings, "loss"):
+            check_grades(settings.loss, collection)
     queries = {query_id: collection.queries[query_id] for query_ids in parts.values() for query_id in query_ids}
     fitting = CrossFitting(stages, world.knowing(queries), parts, queries, work)
     fitting.fit_all(tested, engine)

@@ -143,7 +143,7 @@ MISTAKES = [
     ("--loss margin_mse", [], "--loss margin_mse: learns from a teacher's scores, not from judgments"),
     ("--training.lists towns", [], "--training.lists towns: is a folder, expected a file"),
     (f"{TAUGHT} --training.measure loss", [{}], "--training.measure loss: margin_mse needs a teacher's scores"),
-    ("--training.lists lists.jsonl", [{}], "lists.jsonl:1: expected judgments from 0 to 30 under 'labels'"),
+    ("--training.lists lists.jsonl", [{}], "lists.jsonl:1: expected judgments from 0 on under 'labels'"),
     (TAUGHT, [{}, {"query_id": "q99"}], "lists.jsonl:2: the collection has no query q99"),
     (TAUGHT, [{}, {"doc_ids": ["d0-0", "d0-1", "d99-0"]}], "has no document d99-0; the run, judgments or lists come"),
     ("--training.lists lists.jsonl", [{"labels": [0, 0.5, 0]}], "fold 1 can train on none of its 1 lists"),

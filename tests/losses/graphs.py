@@ -29,7 +29,7 @@ def metric_of(
             rows = rows / (rows.sum(dim=dim, keepdim=True) + (rows.sum(dim=dim, keepdim=True) == 0))
         if wanted.name != "ndcg" or name == "neuralsort":
             return metrics.metric_from_indicators(rows[:, : wanted.cutoff], labels, wanted)
-        gains = (rows * (2**labels - 1)[:, None]).sum(dim=2)
+        gains = (rows * metrics.gain(labels, metrics.highest(labels))[:, None]).sum(dim=2)
         return metrics.metric_from_ranked(gains, labels, wanted, gains=True)
     beta, cutoff_offset = settings.pop("beta", 10.0), settings.pop("cutoff_offset", 0.5)
     if name == "ot":

@@ -15,7 +15,7 @@ import numpy as np
 
 from rerank.data.folds import Judged, merge_splits
 from rerank.data.store import ArrayStore, RepeatedIdError, StoreWriter, open_store
-from rerank.data.text_lines import check_id, parse_object, read_objects, read_queries, size_of, text_under
+from rerank.data.text_lines import check_id, parse_object, read_lines, read_objects, read_queries, size_of, text_under
 from rerank.data.types import Document, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.files import kept_hash, remove, short_hash, user_cache
@@ -94,6 +94,14 @@ class BeirFolder:
         """A hash of corpus.jsonl and its keys; the hash of a large file is cached (see `kept_hash`)."""
         keys = () if self._keys == ("_id", "title", "text") else self._keys
         return short_hash("beir", kept_hash(self._corpus), *keys)
+
+    def place_of(self, query_id: str, doc_id: str) -> str:
+        for file in (self._folder / name for name in FILES.values()):
+            for place, _, line in read_lines(file, "judgments") if file.is_file() else ():
+                words = line.split()
+                if words[:1] == [query_id.encode()] and words[-2:-1] == [doc_id.encode()]:
+                    return place
+        return f"{self.source}, query {query_id}, document {doc_id}"
 
     def expect_judgments(self) -> None:
         self._check_files(CORPUS, QUERIES, QRELS)

@@ -65,6 +65,9 @@ class Source(Documents, Protocol):
     def judged(self) -> Judged:
         """The judgments, the official folds or the published split, and notes; `Judged({})` without judgments."""
 
+    def place_of(self, query_id: str, doc_id: str) -> str:
+        """Where a judgment is, for a message: file:line, or the source and both ids."""
+
     def expect_judgments(self) -> None:
         """Raises UserError, which names the missing files, if there are no judgments."""
 

@@ -105,6 +105,9 @@ class IrDataset:
         built = getattr(self._handler.docs_store(), "built", None)  # not every store has it
         return bool(built and built())
 
+    def place_of(self, query_id: str, doc_id: str) -> str:
+        return f"{self.source}, query {query_id}, document {doc_id}"
+
     def expect_judgments(self) -> None:
         if not self._split:
             self._check_contents("documents", "queries", "qrels")

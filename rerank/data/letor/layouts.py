@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rerank.data.folds import make_folds
 from rerank.data.letor.store import Store, open_store
-from rerank.data.text_lines import open_text
+from rerank.data.text_lines import open_text, read_lines
 from rerank.data.types import Fold
 from rerank.utils.errors import UserError
 
@@ -55,6 +55,18 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> tuple[Fold, St
         raise UserError(f"{folder}: expected one of {' and '.join(missing[0])}, .gz or not, got none")
     store = open_store(files, cache)
     return Fold(name, **store.query_ids), store
+
+
+def place_of_label(source: str, name: str, label: int) -> str:
+    """The first line, as file:line, with this label in the files of a fold."""
+    path = Path(source)
+    files = [path] if path.is_file() else list(_files(_folders(path)[name]).values())
+    places = (place for file in files for place, _, line in read_lines(file, EXPECTED) if _label(line) == label)
+    return next(places, source)
+
+
+def _label(line: bytes) -> float | None:
+    return float(line.split()[0]) if LINE.match(line) else None
 
 
 def _files(folder: Path) -> dict[str, Path]:

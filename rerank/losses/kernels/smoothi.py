@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses.kernels.blocks import with_gradient
-from rerank.losses.metrics import Metric, discount, normaliser, ranks_like, summed_labels, unnormalised_metric
+from rerank.losses.metrics import Metric, discount, highest, normaliser, ranks_like, summed_labels, unnormalised_metric
 
 BLOCK = 2**18
 """Scores that are processed at once, in whole lists, so the tensors of a rank stay in the cache."""
@@ -43,7 +43,7 @@ def _one_pass(
 ) -> Tensor:
     """The metric, (lists,); its gradient is added to `gradient`, which must be 0."""
     y = summed_labels(labels, metric)
-    best = normaliser(labels, metric)
+    top, best = highest(labels), normaliser(labels, metric)
     count = mask.sum(dim=1, keepdim=True).to(scores.dtype)
     lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
     scaled = alpha * (scores - lowest).masked_fill_(~mask, 0)
@@ -69,7 +69,7 @@ def _one_pass(
         torch.sum(term, dim=1, keepdim=True, out=e)
         if gradient is not None:
             term.addcmul_(row, e, value=-1).mul_(p)
-            gradient.addcmul_(term, _slopes(e, weight, here, seen, shares, metric))
+            gradient.addcmul_(term, _slopes(e, top, weight, here, seen, shares, metric))
             if later is not None:
                 later.addcmul_(term, here)
                 seen.add_(e)
@@ -87,7 +87,7 @@ def _one_pass(
         if gradient is not None:
             e, weight, here = expected[:, steps:], weights[:, steps:], live[:, steps:]
             seen, shares = (terms.cumsum(dim=1)[:, steps - 1 : -1] for terms in (expected, expected * weights))
-            slopes = _slopes(e, weight, here, seen, shares, metric)
+            slopes = _slopes(e, top, weight, here, seen, shares, metric)
             shrunk = shrunk * here
             p.mul_(y - mean).div_(count)
             gradient.addcmul_(p, (slopes * shrunk).sum(dim=1, keepdim=True))
@@ -103,7 +103,7 @@ def _one_pass(
         tied = (scores == lowest) & mask
         shift = gradient.sum(dim=1, keepdim=True, dtype=torch.float64) / tied.sum(dim=1, keepdim=True)
         gradient.sub_(tied * shift.to(scores.dtype))
-    return unnormalised_metric(expected, metric) / best
+    return unnormalised_metric(expected, top, metric) / best
 
 
 def _steps(scaled: Tensor, delta: float) -> int:
@@ -116,13 +116,15 @@ def _steps(scaled: Tensor, delta: float) -> int:
     return math.ceil(math.log(max(peak, 1.0) / least) / -math.log1p(-delta))
 
 
-def _slopes(e: Tensor, weights: Tensor, live: Tensor, seen: Tensor, shares: Tensor, metric: Metric) -> Tensor:
+def _slopes(
+    e: Tensor, top: Tensor, weights: Tensor, live: Tensor, seen: Tensor, shares: Tensor, metric: Metric
+) -> Tensor:
     """c_r times the metric's `normaliser`; for AP without the total of e_m / m.
 
-    All are (lists, ranks) for consecutive ranks: `e` the expected labels, `weights` the factors of the ranks, 0 beyond
-    the documents, `live` 1 on documents and 0 beyond them, `seen` and `shares` the sums of e and e_m / m over the ranks
-    above.
+    `top` is the highest label of each list. The others are (lists, ranks) for consecutive ranks: `e` the expected
+    labels, `weights` the factors of the ranks, 0 beyond the documents, `live` 1 on documents and 0 beyond them, `seen`
+    and `shares` the sums of e and e_m / m over the ranks above.
     """
     if metric.name == "ndcg":
-        return torch.exp2(e) * weights
+        return torch.exp2(e - top) * weights
     return weights if metric.name == "p" else (seen + e) * weights - shares * live
