@@ -116,7 +116,7 @@ def choose_precision(precision: Precision, device: torch.device, flag: str = "--
     Volta and Turing, and otherwise float32. Several processes on CPUs use float32, as each would measure for itself.
     Raises UserError for a precision that the device does not support.
     """
-    native = device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
+    native = device.type != "cuda" or _is_ampere(device)
     if precision == "auto":
         if device.type == "cpu" and "LOCAL_RANK" not in os.environ:
             return "bf16" if bf16_gain() >= FASTER else "float32"
@@ -137,7 +137,12 @@ def has_flash_attention(device: torch.device) -> bool:
     """Whether torch's FlashAttention for passages of different lengths runs on this device."""
     if device.type != "cuda" or not find_spec("torch.nn.attention.varlen"):
         return False
-    return bool(torch.version.hip) or torch.cuda.get_device_capability(device) >= (8, 0)  # Ampere
+    return _is_ampere(device)
+
+
+def _is_ampere(device: torch.device) -> bool:
+    """Whether this card, not the current one, has what Ampere brought: bf16, and FlashAttention; AMD's have both."""
+    return bool(torch.version.hip) or torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import re
 import resource
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,28 @@ PROCESSOR = Path("/proc/cpuinfo")
 """Linux' description of the processor."""
 
 
+class OwnAccelerator(Accelerator):
+    """The processes of a run, with a device and a precision of its own.
+
+    Accelerate gives every accelerator of a process the device and the precision of the first one, so it gets neither.
+    """
+
+    def __init__(self, device: torch.device, precision: str) -> None:
+        self.own_device, self.own_autocast = device, autocast_of(precision, device)
+        several_on_cpus = device.type == "cpu" and "LOCAL_RANK" in os.environ  # which decides how they are connected
+        super().__init__(cpu=several_on_cpus, kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_WAIT)])
+        self.scaler = torch.amp.GradScaler(device.type) if precision == "fp16" else None
+
+    @property
+    def device(self) -> torch.device:
+        """That of the run."""
+        return self.own_device
+
+    def autocast(self, autocast_handler: Any = None) -> AbstractContextManager[Any]:
+        """The context of a forward pass in the precision of the run."""
+        return self.own_autocast()
+
+
 def open_accelerator(settings: TrainingSettings) -> Accelerator:
     """The accelerator for the device and the precision of the settings, over all processes.
 
@@ -52,15 +75,7 @@ def open_accelerator(settings: TrainingSettings) -> Accelerator:
         torch.use_deterministic_algorithms(True)
     if selected.type == "cuda":
         torch.backends.cuda.matmul.fp32_precision = "tf32" if settings.tf32 else "ieee"
-    on_cpu = selected.type == "cpu"
-    accelerator = Accelerator(
-        cpu=on_cpu,
-        mixed_precision="no" if on_cpu or chosen == "float32" else chosen,
-        kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_WAIT)],
-    )
-    if on_cpu and chosen in AUTOCAST:  # accelerate itself would set the precision for all accelerators of the process
-        accelerator.autocast = autocast_of(chosen, selected)
-    return accelerator
+    return OwnAccelerator(selected, chosen)
 
 
 @contextlib.contextmanager

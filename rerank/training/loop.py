@@ -171,17 +171,20 @@ def _train_epoch(setup: _Setup, epoch: int) -> EpochRecord:
 
     bar = progress(prefetch(steps, make_batch), len(steps), what, postfix, setup.show)
     for number, (step, batch) in enumerate(bar, 1):
-        weight = loss_scale(accelerator) / step.total
+        weight = 0.0 if step.borrows else loss_scale(accelerator) / step.total
         seed = hash((settings.seed, epoch, number, accelerator.process_index)) % 2**62
         with seeded(seed, accelerator.device):
             stats = accumulate_gradient(model, batch, setup.loss, weight, accelerator, task.memory)
+        if step.borrows:
+            stats = stats[:0]
         broken = [step.lists[row] for row in (~stats[:, 0].isfinite()).nonzero()[:, 0].tolist()]
         if sum_gradients(model, len(broken), accelerator):
             raise _not_finite(broken, f"{what}, step {number}")
         sums = sums + stats.sum(0)
-        lists += len(stats)
-        documents += int(batch.mask.sum())
-        tokens += len(batch.inputs.input_ids) if isinstance(batch.inputs, Packed) else 0
+        if not step.borrows:
+            lists += len(stats)
+            documents += int(batch.mask.sum())
+            tokens += len(batch.inputs.input_ids) if isinstance(batch.inputs, Packed) else 0
         done = epoch * len(steps) + number - 1
         factor = learning_rate_factor(settings, done, settings.epochs * len(steps))
         for group in optimizer.param_groups:

@@ -24,10 +24,15 @@ SMALLEST = 2.0**-4
 
 
 class Step(NamedTuple):
-    """One process's lists of a step; `total` counts the lists of all processes."""
+    """One process's lists of a step; `total` counts the lists of all processes.
+
+    A process without a list of its own `borrows` one, whose gradient counts 0 times: all processes then sum the
+    gradients of the same parameters.
+    """
 
     lists: list[Candidates]
     total: int
+    borrows: bool = False
 
 
 def make_steps(lists: Sequence[Candidates], lists_per_step: int, accelerator: Accelerator) -> list[Step]:
@@ -36,12 +41,8 @@ def make_steps(lists: Sequence[Candidates], lists_per_step: int, accelerator: Ac
     steps = []
     for first in range(0, len(lists), lists_per_step):
         step = lists[first : first + lists_per_step]
-        if len(step) < processes:
-            raise UserError(
-                f"{processes} processes share the lists of a step, but a step has only {len(step)}: "
-                f"use at most that many processes, or change --training.lists-per-step"
-            )
-        steps.append(Step(list(step[rank::processes]), len(step)))
+        own = list(step[rank::processes])
+        steps.append(Step(own or list(step[:1]), len(step), borrows=not own))
     return steps
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState, PartialState
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -89,27 +88,15 @@ class Setting:
 
 @contextmanager
 def opened(setting: Setting, precision: str = "", deterministic: bool = False) -> Iterator[Accelerator]:
-    """The device in a precision, by default that of a run; float32 products are not rounded to TF32.
-
-    accelerate keeps the precision of the first accelerator of a process, so its state is put aside within the block.
-    """
-    states = [state._shared_state for state in (AcceleratorState, PartialState)]
-    before = [dict(state) for state in states]
-    for state in states:
-        state.clear()
+    """The device in a precision, by default that of a run; float32 products are not rounded to TF32."""
     chosen = TrainingSettings(
         precision=precision or setting.precision, device=setting.device, deterministic=deterministic
     )
-    try:
-        with kept_torch_settings():
-            accelerator = open_accelerator(chosen)
-            if precision == FLOAT32:
-                torch.backends.cuda.matmul.fp32_precision = "ieee"
-            yield accelerator
-    finally:
-        for state, content in zip(states, before, strict=True):
-            state.clear()
-            state.update(content)
+    with kept_torch_settings():
+        accelerator = open_accelerator(chosen)
+        if precision == FLOAT32:
+            torch.backends.cuda.matmul.fp32_precision = "ieee"
+        yield accelerator
 
 
 def own_precision(setting: Setting) -> str:

@@ -8,11 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from accelerate import Accelerator
 
 from rerank.cli.main import main
 from rerank.config import TrainingSettings
 from rerank.models.gpu import AUTOCAST
 from rerank.training import device
+from rerank.training.device import open_accelerator, precision_of
 from rerank.utils.errors import UserError
 from tests.support.fake_cards import insert_card
 from tests.support.small_collection import command
@@ -31,19 +33,11 @@ def test_threads_blas_and_instructions_are_recorded(here):
 
 @pytest.fixture
 def opened(monkeypatch):
-    """What `open_accelerator` asks accelerate for, whatever the machine."""
+    """The kind of device and the precision of `open_accelerator`, whatever the machine."""
 
     def open_it(**settings):
-        asked = {}
-
-        def accelerator(**given):
-            asked.update(given)
-            return SimpleNamespace(device=torch.device("cpu" if given["cpu"] else "cuda"), num_processes=1)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(device, "Accelerator", accelerator)
-            device.open_accelerator(TrainingSettings(**settings))
-        return asked["cpu"], asked["mixed_precision"]
+        accelerator = open_accelerator(TrainingSettings(**settings))
+        return accelerator.device.type, precision_of(accelerator), accelerator.scaler is not None
 
     monkeypatch.setattr("rerank.models.gpu.bf16_gain", lambda: 1.0)
     matmul = torch.backends.cuda.matmul
@@ -54,11 +48,17 @@ def opened(monkeypatch):
 
 def test_a_t4_trains_in_fp16_and_an_h200_in_bf16(opened, monkeypatch):
     insert_card(monkeypatch, "Tesla T4", (7, 5))
-    assert opened() == (False, "fp16")
-    assert opened(precision="float32", device="cuda:0") == (False, "no")
-    assert opened(device="cpu") == (True, "no")
+    assert opened() == ("cuda", "fp16", True)
+    assert opened(precision="float32", device="cuda:0") == ("cuda", "float32", False)
+    assert opened(device="cpu") == ("cpu", "float32", False)
     insert_card(monkeypatch, "NVIDIA H200", (9, 0))
-    assert opened(device="cuda") == (False, "bf16")
+    assert opened(device="cuda") == ("cuda", "bf16", False)
+
+
+def test_an_accelerator_of_the_caller_changes_no_training(opened):
+    Accelerator(mixed_precision=None, cpu=True)
+    assert opened(device="cpu", precision="bf16") == ("cpu", "bf16", False)
+    assert opened(device="cpu", precision="float32") == ("cpu", "float32", False)
 
 
 @pytest.mark.parametrize(("tf32", "precision"), [(True, "tf32"), (False, "ieee")])
@@ -109,14 +109,14 @@ def test_a_card_that_torch_cannot_run_on_is_an_error_and_not_a_run_on_the_cpu(op
             r"compute capability 3\.7, and .* built for sm_75.*; --device cpu takes the CPU",
         ):  # fmt: skip
             opened(device=name)
-    assert opened(device="cpu") == (True, "no")
+    assert opened(device="cpu") == ("cpu", "float32", False)
 
 
 def test_a_device_that_is_not_there_is_one_clear_line(opened, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert opened() == (True, "no")
+    assert opened() == ("cpu", "float32", False)
     with pytest.raises(UserError, match=r"--training.device cuda: PyTorch finds no CUDA GPU here; expected auto or"):
         opened(device="cuda")
     with pytest.raises(UserError, match=r"--training.device mps: PyTorch finds no Apple GPU here"):
@@ -129,7 +129,7 @@ def test_a_device_that_is_not_there_is_one_clear_line(opened, monkeypatch):
 def test_several_processes_have_a_card_each(opened, monkeypatch):
     insert_card(monkeypatch, "NVIDIA A100", (8, 0))
     monkeypatch.setenv("LOCAL_RANK", "0")
-    assert opened(device="cuda") == (False, "bf16")
+    assert opened(device="cuda") == ("cuda", "bf16", False)
     with pytest.raises(UserError, match=r"each of several processes has a GPU of its own"):
         opened(device="cuda:0")
 

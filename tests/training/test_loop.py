@@ -89,7 +89,7 @@ def test_clipping_bounds_the_step(encoder, tmp_path):
     assert (weights_of(clipped) - weights_of(start)).norm() < (weights_of(free) - weights_of(start)).norm()
 
 
-def gradients_and_messages(encoder, tmp_path, broken=False):
+def gradients_and_messages(encoder, tmp_path, broken=False, lists_per_step=4):
     """Of each step, this process's own gradient, the gradient that the optimizer gets, and the messages sent for it."""
     steps, messages = [], []
     accumulate, send, step = loop.accumulate_gradient, torch.distributed.all_reduce, torch.optim.Adam.step
@@ -117,7 +117,7 @@ def gradients_and_messages(encoder, tmp_path, broken=False):
     loop.accumulate_gradient, torch.distributed.all_reduce, torch.optim.Adam.step = own, sent, received
     task = open_task(encoder, tmp_path / f"of{os.environ['RANK']}", WORLD)
     accelerator = open_accelerator(TrainingSettings(device="cpu"))
-    settings = {"epochs": 1, "lists_per_step": 4, "seed": 7, "clip": 0}
+    settings = {"epochs": 1, "lists_per_step": lists_per_step, "seed": 7, "clip": 0}
     loss = sometimes_nan if broken else smoothi
     train_task(task, tmp_path / "run", lambda run: 0.0, loss, accelerator, **settings)
     return steps
@@ -131,6 +131,16 @@ def test_the_gradients_of_two_processes_are_summed_in_one_message_per_step(encod
         expected = sorted((a + b for a, b in zip(own, other, strict=True)), key=summary)
         for found in (received, same):
             assert all(torch.equal(a, b) for a, b in zip(sorted(found, key=summary), expected, strict=True))
+
+
+def test_a_process_without_a_list_in_the_last_step_adds_zeros(encoder, tmp_path):
+    one, two = in_two_processes(tmp_path, gradients_and_messages, encoder, tmp_path, False, 7)
+    (own, received, _), (none, same, _) = one[1], two[1]
+    assert len(own) == len(none)
+    assert not any(gradient.any() for gradient in none)
+    for found in (received, same):
+        pairs = zip(sorted(found, key=summary), sorted(own, key=summary), strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs)
 
 
 def summary(gradient):
