@@ -1,12 +1,14 @@
 """`rerank score`: ranks queries with a pipeline, or re-ranks any run with a trained model."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
+from cyclopts import Parameter
+
 from rerank.cli.arguments import Model, NamedCollection, RankingFlags
-from rerank.config import TrainingSettings
+from rerank.config import FirstStageSettings, TrainingSettings
 from rerank.config.flags import only
 from rerank.utils.cluster import LOCAL, Engine
 from rerank.utils.errors import UserError
@@ -19,6 +21,9 @@ class ScoreFlags(RankingFlags):
     """The settings of a command that ranks many queries."""
 
     collection: Annotated[NamedCollection, only("collection", "source", "queries", "language")] = NamedCollection()
+    first_stage: Annotated[FirstStageSettings, only("first_stage", "index", "k1", "b", "threads")] = (
+        FirstStageSettings()
+    )
     training: Annotated[TrainingSettings, only("training", "device", "precision", "tf32", "max_tokens_per_forward")] = (
         TrainingSettings()
     )
@@ -29,6 +34,7 @@ def score(
     run: OptionalPath = None,
     *,
     out: FilePath,
+    depth: Annotated[Whole | None, at_least(1), Parameter(name=("--depth", "--first-stage.depth"))] = None,
     parts: Annotated[Whole | None, at_least(1)] = None,
     on: Engine = LOCAL,
     flags: ScoreFlags = ScoreFlags(),
@@ -41,6 +47,8 @@ def score(
         The TREC run that a cross-encoder re-ranks; without it, BM25 retrieves first.
     out
         The TREC run to write, and its manifest.
+    depth
+        Candidates per query; default: as many as the checkpoint was trained with, 150 if it does not say.
     parts
         Number of parts, of about equal size, that the queries are scored in; default: up to 100. An interrupted command
         resumes after the last part.
@@ -49,6 +57,8 @@ def score(
         ray://HOST:10001.
     """
     config = flags.config()
+    if depth:
+        config = replace(config, first_stage=replace(config.first_stage, depth=depth))
     from rerank.pipelines.folder import is_pipeline
 
     if is_pipeline(Path(model)):
@@ -61,7 +71,10 @@ def score(
         print_result(score_queries(config, Path(model), out))
         return
     from rerank.experiments.score import rescore
+    from rerank.experiments.scorer import recorded_depth
 
+    if not depth:
+        config = replace(config, first_stage=replace(config.first_stage, depth=recorded_depth(model)))
     if not rescore(config, model, run, out, parts, on):
         sys.exit(1)
     print_result(out)

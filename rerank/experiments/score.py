@@ -17,7 +17,7 @@ from rerank.config.files import check_file
 from rerank.data.trec import new_file, write_run
 from rerank.experiments.collection import expect_text
 from rerank.experiments.runs.manifest import manifest_of, tag_of, write_manifest
-from rerank.experiments.scorer import Scoring, open_scoring
+from rerank.experiments.scorer import Scoring, count_taught, open_scoring
 from rerank.experiments.text_task import check_encoder
 from rerank.models.export.folder import is_export
 from rerank.models.hub import EXPORT_FILE, file_hashes
@@ -40,6 +40,14 @@ MOST_PARTS = 100
 
 LEAST_TOKENS = 2**18
 """Least tokens of a part by default, so that small runs have few parts."""
+
+ACTING = {
+    "collection": ("source", "queries", "language"),
+    "first_stage": ("run", "index", "depth", "k1", "b"),
+    "encoder": ("max_doc_tokens", "pooling", "template", "first_stage_weight"),
+    "training": ("device", "precision", "tf32", "max_tokens_per_forward"),
+}
+"""The settings that act on a model that scores, by section."""
 
 
 def default_parts(tokens: np.ndarray) -> int:
@@ -131,6 +139,7 @@ def rescore(
     if not here:  # this process scores nothing
         expect_one_process(accelerator, f"--on {engine}:")
     scoring = open_scoring(config, checkpoint, run, accelerator)
+    taught = count_taught(scoring)
     plan = _plan(scoring, out, parts)
     missing, count = plan.missing(), len(plan.numbers)
     if len(missing) < count:
@@ -144,10 +153,11 @@ def rescore(
         dataset = scoring.dataset
         facts = {
             "model": checkpoint,
-            "config": sections(dataset.config),
+            "config": _settings(dataset.config),
             "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": plan.facts["documents"]},
             "first_stage": {"run": str(scoring.run), "sha256": plan.facts["run"]},
             "queries": plan.facts["queries"],
+            "taught": taught,
             "tokens": int(scoring.tokens.sum()),
             "parts": count,
             **(device_facts(accelerator.device) | precision_facts(accelerator, scoring.model) if here else {}),
@@ -155,6 +165,15 @@ def rescore(
         }
         write_manifest(manifest, facts)
     return True
+
+
+def _settings(config: Config) -> dict[str, dict[str, Any]]:
+    """The settings that act on a model that scores; the model itself is no setting here."""
+    return {
+        section: {key: values[key] for key in ACTING[section]}
+        for section, values in sections(config).items()
+        if section in ACTING
+    }
 
 
 def _plan(scoring: Scoring, out: Path, parts: int | None) -> Parts:

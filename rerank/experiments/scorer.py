@@ -3,29 +3,42 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 from accelerate import Accelerator
 
 from rerank.batches.passages import PassageBuilder
-from rerank.config import Config
+from rerank.config import Config, FirstStageSettings
 from rerank.data.candidates import select_candidates
 from rerank.data.collections import open_collection
 from rerank.data.runs import read_run_arrays
-from rerank.data.types import Candidates
+from rerank.data.types import Candidates, Fold
 from rerank.experiments.collection import as_trained, folder_of
 from rerank.experiments.first_stage import first_stage_run, with_texts
+from rerank.experiments.runs.layout import FoldFolder
+from rerank.experiments.runs.manifest import read_manifest
 from rerank.experiments.text_task import TextDataset, truncation_summary
 from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.compiled import WORTH_COMPILING, compile_layers
 from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.export.folder import is_export
+from rerank.models.hub import CheckpointConfig, encoder_folder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import Scorer, pairs_of
 from rerank.utils.errors import UserError
+from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
 
 QUERIES_AT_ONCE = 1000
 """Queries whose candidates' tokens are counted together, which bounds the memory."""
+
+
+class TaughtFold(TypedDict):
+    """What the manifest of a fold says of its queries and documents."""
+
+    fold: Fold
+    documents: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -83,6 +96,40 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
         log.info(reason)
     memory = open_budget(training.max_tokens_per_forward, accelerator.device)
     return Scoring(checkpoint, dataset, model, passages, lists, accelerator, memory)
+
+
+def recorded_depth(checkpoint: str) -> int:
+    """The candidates of a query that a checkpoint was trained on; the default depth if it does not record any."""
+    folder = Path(checkpoint) if is_export(checkpoint) else encoder_folder(checkpoint)
+    depth = read_json(folder / "config.json", CheckpointConfig, "choose another").get("rerank", {}).get("depth")
+    if not isinstance(depth, int) or depth < 1:
+        return FirstStageSettings().depth
+    log.info(f"{checkpoint}: re-ranks {depth} documents of a query, as in its training; --depth changes that")
+    return depth
+
+
+def count_taught(scoring: Scoring) -> int:
+    """How many of the queries trained the model or chose its epoch; logs it, or that nobody knows.
+
+    The manifest of its fold, beside the checkpoint, says so; the collection of a checkpoint that was moved does not.
+    """
+    collection, taught = scoring.dataset.collection, 0
+    own = collection.origin.queries
+    asked = {one.query_id for one in scoring.lists if own.get(one.query_id) == collection.queries[one.query_id]}
+    try:
+        facts = read_manifest(FoldFolder(Path(scoring.checkpoint).parent).manifest, TaughtFold)
+    except UserError:  # there is none, or that of something else
+        if scoring.model.settings.get("collection") == collection.source and asked.intersection(collection.qrels):
+            log.info(f"{scoring.checkpoint}: was trained on queries of {collection.source}, perhaps on some of these")
+        return 0
+    if facts["documents"]["fingerprint"] == collection.fingerprint:
+        taught = len(asked.intersection([*facts["fold"]["train"], *facts["fold"]["valid"]]))
+    if taught:
+        log.info(
+            f"{taught} of {len(scoring.lists)} queries trained the model or chose its epoch: this run does not say how "
+            "good it is"
+        )
+    return taught
 
 
 def _run_dataset(config: Config) -> TextDataset:

@@ -219,8 +219,8 @@ class TextTask:
         return judgments_of(split, self.fold, self.dataset.collection.qrels)
 
     def save(self, folder: Path) -> None:
-        """Writes a Hugging Face folder that records the collection, and the first stage if its scores are added."""
-        settings = recorded(self.config.collection)
+        """Writes a Hugging Face folder that records the collection, the depth, and a first stage that is added."""
+        settings: dict[str, Any] = {**recorded(self.config.collection), "depth": self.config.first_stage.depth}
         if self.dataset.first_stage and self.config.encoder.first_stage_weight and self.config.first_stage.run:
             settings["first_stage"] = self.dataset.first_stage.name
         save_cross_encoder(self.model, folder, settings)

@@ -28,6 +28,27 @@ def test_a_checkpoint_re_ranks_a_run(here):
     assert facts["documents"].keys() == {"fingerprint", "tokens"}
 
 
+def test_it_takes_what_the_checkpoint_records_and_says_whom_it_learned_from(there, capsys):
+    main(command("--fold", "1", "--name", "few", "--depth", "2"))
+    checkpoint = "runs/towns/few/fold1/checkpoint"
+    capsys.readouterr()
+    main(["score", checkpoint, RUN, "--out", "few.run"])
+    assert {len(documents) for documents in read_run("few.run").values()} == {2}
+    said = capsys.readouterr().err
+    assert f"{checkpoint}: re-ranks 2 documents of a query, as in its training; --depth changes that" in said
+    assert "12 of 15 queries trained the model or chose its epoch: this run does not say how good it is" in said
+    facts = json.loads(Path("few.run.json").read_text())
+    assert facts["taught"] == 12
+    assert facts["config"]["first_stage"]["depth"] == 2
+    assert facts["config"].keys() == {"collection", "first_stage", "encoder", "training"}
+    assert "name" not in facts["config"]["encoder"]
+    assert "epochs" not in facts["config"]["training"]
+    shutil.copytree(checkpoint, "moved")
+    main(["score", "moved", RUN, "--out", "moved.run", "--depth", "1"])
+    assert "moved: was trained on queries of towns, perhaps on some of these" in capsys.readouterr().err
+    assert {len(documents) for documents in read_run("moved.run").values()} == {1}
+
+
 def test_it_ignores_the_settings_of_a_file_that_do_not_act_on_it(there):
     main(["score", CHECKPOINT, RUN, "--out", "again.run", "--config", "towns.toml", "--depth", "3", "--device", "cpu"])
     assert {len(documents) for documents in read_run("again.run").values()} == {3}
