@@ -1,7 +1,7 @@
 """Checks of runs and judgments that a caller passes to a public function; numpy's numbers and ids are converted."""
 
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rerank.data.types import Qrels, Run
@@ -18,6 +18,18 @@ def given_run(run: Mapping[str, Mapping[str, Any]], what: str = "run") -> Run:
     {'q1': {'d1': 1.5}}
     """
     return _plain(run, what, "score", {float, int}, _score)
+
+
+def given_runs(runs: Iterable[Mapping[str, Mapping[str, Any]]]) -> list[Run]:
+    """The runs of a sequence, each as `given_run` gives it; raises TypeError as it does, and for one run alone.
+
+    >>> given_runs({"q1": {"d1": 1.5}})
+    Traceback (most recent call last):
+    TypeError: runs: expected a sequence of runs, got dict
+    """
+    if isinstance(runs, str | Mapping) or not isinstance(runs, Iterable):
+        raise TypeError(f"runs: expected a sequence of runs, got {type(runs).__name__}")
+    return [given_run(run, f"runs[{place}]") for place, run in enumerate(runs)]
 
 
 def given_qrels(qrels: Mapping[str, Mapping[str, Any]], what: str = "qrels") -> Qrels:

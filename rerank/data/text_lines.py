@@ -11,6 +11,7 @@ from typing import Any
 
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json, shown
+from rerank.utils.texts import check_text
 
 BLOCK = 2**18  # bytes of text that are read at once
 LONGEST_ROW = 2**20  # largest number of bytes in a line of a run or another table
@@ -138,10 +139,7 @@ def read_queries(path: str | Path, id_key: str = "_id", text_key: str = "text") 
 
 
 def check_query(query: str) -> None:
-    """Raises UserError for a query without text or with invalid Unicode."""
+    """Raises UserError for a query without text, and as `check_text`."""
+    check_text("query", query)
     if not query.strip():
         raise UserError("query: is empty; expected a text to search for")
-    try:
-        query.encode()
-    except UnicodeEncodeError:
-        raise UserError("query: is not Unicode text; expected UTF-8") from None

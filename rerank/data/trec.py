@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from rerank.data.given import given_qrels, given_run
 from rerank.data.types import FLOAT32_MAX, Judgments, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
@@ -51,6 +52,8 @@ def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> N
     q1 Q0 d1 2 0.500000 fused
     <BLANKLINE>
     """
+    if not isinstance(run, Mapping):
+        raise TypeError(f"run: expected {{query_id: {{doc_id: score}}}}, got {type(run).__name__}")
     if not any(run.values()):
         raise UserError(f"{path}: expected a run with documents, got none; nothing was written")
     _write(path, (lines_of_query(path, query_id, scores, tag, as_found) for query_id, scores in run.items()))
@@ -58,6 +61,7 @@ def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> N
 
 def lines_of_query(path: str | Path, query_id: str, scores: dict[str, float], tag: str, as_found: bool = False) -> str:
     """The lines of one query in `write_run`; raises its errors for the file `path`."""
+    scores = given_run({query_id: scores})[query_id]
     check_scores({query_id: scores}, f"{path}: ")
     _check_names(path, tag, query_id, *scores)
     doc_ids = list(scores) if as_found else ranked(scores)
@@ -128,9 +132,12 @@ def write_qrels(path: str | Path, qrels: Judgments) -> None:
     ...     path.read_text().split()
     ['q1', '0', 'd1', '2']
     """
+    if not isinstance(qrels, Mapping):
+        raise TypeError(f"qrels: expected {{query_id: {{doc_id: grade}}}}, got {type(qrels).__name__}")
     for query_id, judged in qrels.items():
-        _check_names(path, query_id, *judged)
-    _write(path, (f"{q} 0 {doc_id} {grade}\n" for q, judged in qrels.items() for doc_id, grade in judged.items()))
+        _check_names(path, query_id, *given_qrels({query_id: judged})[query_id])
+    plain = ((q, given_qrels({q: judged})[q]) for q, judged in qrels.items())
+    _write(path, (f"{q} 0 {doc_id} {grade}\n" for q, judged in plain for doc_id, grade in judged.items()))
 
 
 def check_scores(run: Run, where: str = "") -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from rerank.data.given import given_runs
 from rerank.data.trec import ranked, strictly_decreasing
 from rerank.data.types import Run
 
@@ -31,6 +32,7 @@ def fuse_ranks(runs: Sequence[Run], k: float = RRF_K) -> Run:
     >>> {doc_id: round(score, 4) for doc_id, score in fused["q"].items()}
     {'b': 0.8333, 'a': 0.5, 'c': 0.3333}
     """
+    runs = given_runs(runs)
     if not k >= 0:
         raise ValueError(f"k: expected 0 or more, got {k}")
     fused = {}
@@ -58,6 +60,7 @@ def fuse_scores(runs: Sequence[Run], weights: Weights | Mapping[str, Weights]) -
     >>> fuse_scores(runs, (0.75, 0.25))
     {'q': {'b': 0.75, 'c': 0.5, 'a': 0.25}}
     """
+    runs = given_runs(runs)
     if not isinstance(weights, Mapping):
         weights = dict.fromkeys(queries_of(runs), weights)
     for query_weights in dict.fromkeys(weights.values()):

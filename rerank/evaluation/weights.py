@@ -7,6 +7,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 
+from rerank.data.given import given_qrels, given_runs
 from rerank.data.trec import examples
 from rerank.data.types import Candidates, Judgments, Qrels, Run
 from rerank.evaluation.evaluate import evaluate, values_of
@@ -40,6 +41,7 @@ def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str = MEASURE) -> W
     >>> tune_weights([{"q": {"a": 1.0, "b": 2.0}}, {"q": {"a": 2.0, "b": 1.0}}], qrels, "P@1")
     (0.45, 0.55)
     """
+    runs, qrels = given_runs(runs), given_qrels(qrels)
     judged = sorted(query_id for query_id, grades in qrels.items() if grades)
     used = {query_id: qrels[query_id] for query_id in some_queries(judged)}
     scaled = {query_id: scaled_scores(runs, query_id) for query_id in used if any(query_id in run for run in runs)}

@@ -17,6 +17,7 @@ from rerank.models.packed_texts import pack_texts
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
+from rerank.utils.texts import check_text, list_of_texts
 
 TOKENS_AT_ONCE = {"cpu": 2**12, "cuda": 2**15}
 """Tokens of a forward pass, padding included: 16 and 128 passages of 256 tokens."""
@@ -79,9 +80,12 @@ class BiEncoder:
         return str(self.model.similarity_fn_name)
 
     def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
-        """(queries, dimensions) vectors. Raises UserError for a vector that is not finite."""
+        """(queries, dimensions) vectors. Raises as `list_of_texts`, and UserError for a vector that is not finite."""
+        queries = list_of_texts("queries", queries)
+        if not queries:
+            return np.zeros((0, self.model.get_embedding_dimension() or 1), np.float32)
         with self.autocast():
-            vectors: np.ndarray = self.model.encode_query(list(queries), **self._settings(queries))
+            vectors: np.ndarray = self.model.encode_query(queries, **self._settings(queries))
         if not np.isfinite(vectors).all():
             raise UserError(
                 f"encoder {self.name}: gives a query a vector with NaN or infinity, expected numbers; choose another"
@@ -89,8 +93,11 @@ class BiEncoder:
         return vectors
 
     def encode_documents(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """(passages, dimensions) vectors of the passages of all texts, and the number of passages of each text."""
-        passages = self._split(texts)
+        """(passages, dimensions) vectors of the passages of all texts, and the number of passages of each text.
+
+        Raises as `list_of_texts`.
+        """
+        passages = self._split(list_of_texts("documents", texts))
         flat = [passage for of_text in passages for passage in of_text]
         if not flat:
             return np.zeros((0, 1), np.float32), np.zeros(0, np.int64)
@@ -100,7 +107,7 @@ class BiEncoder:
 
     def split(self, text: str) -> list[str]:
         """The text in passages of about equal length, each of at most `max_tokens`."""
-        return self._split([text])[0]
+        return self._split([check_text("document", text)])[0]
 
     def _split(self, texts: Sequence[str]) -> list[list[str]]:
         if self.tokenizer is None or self.max_tokens is None:

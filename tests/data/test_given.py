@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rerank import compare, evaluate
+from rerank import compare, evaluate, fuse_ranks, fuse_scores, tune_weights, write_qrels, write_run
 
 QRELS = {"q1": {"d1": 1, "d2": 0}}
 RUN = {"q1": {"d1": 2.0, "d2": 1.0}}
@@ -35,3 +35,41 @@ def test_other_types_of_runs_are_refused(run, message):
 def test_grades_that_are_no_whole_numbers_are_refused():
     with pytest.raises(TypeError, match=r"^qrels, query q1, document d1: expected a whole number as grade, got 0\.5$"):
         compare({"ours": RUN}, {"q1": {"d1": 0.5}})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: fuse_ranks(RUN), r"runs: expected a sequence of runs, got dict"),
+        (lambda: fuse_scores([RUN, [("q1", "d1")]], (0.5, 0.5)), r"runs\[1\]: expected {query_id: .*}, got list"),
+        (
+            lambda: tune_weights([RUN, {"q1": {"d1": "2"}}], QRELS),
+            r"runs\[1\], query q1, document d1: expected a number",
+        ),
+        (
+            lambda: tune_weights([RUN, RUN], {"q1": {"d1": 0.5}}),
+            r"qrels, query q1, document d1: expected a whole number",
+        ),
+        (lambda: write_run("x.run", [("q1", "d1", 2.0)], "x"), r"run: expected {query_id: {doc_id: score}}, got list"),
+        (
+            lambda: write_run("x.run", {"q1": {"d1": "2"}}, "x"),
+            r"run, query q1, document d1: expected a number as score",
+        ),
+        (lambda: write_qrels("x.txt", {"q1": {"d1": "1"}}), r"qrels, query q1, document d1: expected"),
+    ],
+)
+def test_fusion_and_files_say_what_they_were_given(call, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TypeError, match=f"^{message}"):
+        call()
+    assert not list(tmp_path.iterdir())
+
+
+def test_fusion_and_files_take_numpys_values(tmp_path):
+    run = {np.str_("q1"): {np.str_("d1"): np.float32(2), np.str_("d2"): np.int64(1)}}
+    assert fuse_ranks([run, run]) == fuse_ranks([RUN, RUN])
+    assert fuse_scores(iter([run, run]), (0.5, 0.5)) == fuse_scores([RUN, RUN], (0.5, 0.5))
+    write_run(tmp_path / "x.run", run, "x")
+    assert (tmp_path / "x.run").read_text() == "q1 Q0 d1 1 2.000000 x\nq1 Q0 d2 2 1.000000 x\n"
+    write_qrels(tmp_path / "x.txt", {"q1": {"d1": np.float64(1)}})
+    assert (tmp_path / "x.txt").read_text() == "q1 0 d1 1\n"

@@ -177,3 +177,20 @@ def test_what_is_no_bi_encoder_is_one_line(tmp_path, configured):
     damaged.write_text("[{")
     with pytest.raises(UserError, match=r"sentence-transformers cannot open .*; download or save it again"):
         BiEncoder.load(str(damaged.parent), device="cpu")
+
+
+def test_what_is_no_list_of_texts_is_refused_and_none_has_no_vector(tmp_path):
+    make_encoder("bert", tmp_path / "encoder", WORDS)
+    encoder = BiEncoder.load(str(tmp_path / "encoder"), device="cpu")
+    with pytest.raises(TypeError, match=r"^queries: expected a sequence of texts, got one text$"):
+        encoder.encode_queries("alpha")
+    with pytest.raises(TypeError, match=r"^documents: expected a sequence of texts, got one text$"):
+        encoder.encode_documents("alpha")
+    with pytest.raises(TypeError, match=r"^documents\[1\]: expected a text, got int$"):
+        encoder.encode_documents(["amber", 2])
+    with pytest.raises(UserError, match=r"^queries\[0\]: is not Unicode text"):
+        encoder.encode_queries(["\ud800"])
+    vectors = encoder.encode_queries(["amber"])
+    assert encoder.encode_queries([]).shape == (0, vectors.shape[1])
+    assert np.array_equal(encoder.encode_queries(iter(["amber"])), vectors)
+    assert encoder.encode_documents([])[1].tolist() == []
