@@ -11,18 +11,11 @@ def verify(folder: FilePath) -> None:
     Parameters
     ----------
     folder
-        runs/<collection>, or the folder of an experiment or of a fold in it; or of a fitted pipeline.
+        runs/<collection>, with its experiments and pipelines; the folder of one of these, or of a fold.
     """
-    from rerank.pipelines.folder import is_pipeline
+    from rerank.pipelines.verify import verify_folder
 
-    if is_pipeline(folder):
-        from rerank.pipelines.evidence import verify_pipeline
-
-        table, holds = verify_pipeline(folder)
-    else:
-        from rerank.experiments.runs.verify import verify
-
-        table, holds = verify(folder)
+    table, holds = verify_folder(folder)
     print(table, end="")
     sys.stdout.flush()
     sys.exit(0 if holds else 1)

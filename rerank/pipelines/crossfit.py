@@ -18,7 +18,8 @@ from rerank.pipelines.stages.base import Ranker, Stage, below
 from rerank.pipelines.stages.world import World
 from rerank.utils.cluster import LOCAL, work_on_ray
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write
+from rerank.utils.files import atomic_write, remove_at_once
+from rerank.utils.integrity import changes_since_record, write_record
 from rerank.utils.parallel import failures
 from rerank.utils.progress import log, progress
 
@@ -27,6 +28,8 @@ FEWEST = 6
 
 INNER_DEPTH = 200
 """Documents of a query in rankings that are used only for training and selection; it saves memory."""
+FITTED, NAME, RUN = "fitted", "stage.txt", "all.run"
+"""The folder of a fitted stage, the file in it with the stage's name, and the run in the folder of a whole ranking."""
 
 Parts = Mapping[str, tuple[str, ...]]
 """Name of a part -> its query ids."""
@@ -78,8 +81,8 @@ class CrossFitting:
         key = self._key(name, without)
         if key not in self._rankers:
             place, settings = self.place(*key), self.stages[name]
-            kept = place / "fitted"
-            self._rankers[key] = settings.open(self.world, kept) if kept.exists() else self._fit(*key, place)
+            kept = place / FITTED
+            self._rankers[key] = settings.open(self.world, kept) if _is_whole(kept) else self._fit(*key, place)
         return self._rankers[key]
 
     def place(self, name: str, without: frozenset[str]) -> Path:
@@ -104,7 +107,7 @@ class CrossFitting:
             self.ranker(name, without)
 
     def _fit_on_cluster(self, fits: Sequence[Fit], engine: str) -> None:
-        missing = [fit for fit in fits if not (self.place(*fit) / "fitted").exists()]
+        missing = [fit for fit in fits if not _is_whole(self.place(*fit) / FITTED)]
         if not missing:
             return
         config = self.world.config
@@ -167,22 +170,38 @@ class CrossFitting:
         if settings.learns == "expensively":
             log.info(f"fitting {name}" + (f" without part {', '.join(sorted(without))}" if without else ""))
         ranker = settings.fit(self.world, fold, runs, place)
-        with atomic_write(place / "fitted") as tmp:
+        with atomic_write(place / FITTED) as tmp:
             tmp.mkdir()
+            (tmp / NAME).write_text(name, encoding="utf-8")  # a record has a file, and some stages save none
             ranker.save(tmp)
+            write_record(tmp)
         return ranker
 
     def _whole_run(self, name: str) -> Run:
         """The ranking of all queries by a stage that learns nothing, read from the folder or made and written."""
-        file = self.folder / f"{name}.run"
-        if not file.exists():
+        kept = self.folder / f"{name}.run"
+        if not _is_whole(kept):
             rankings: list[Ranking] = [(part, frozenset()) for part in self.parts]
             runs = [self.runs(lower, rankings) for lower in below(self.stages[name])]
             run = self.ranker(name).rank(self.queries, runs)
             if not any(run.values()):
                 return {}
-            write_run(file, run, name)
-        return read_run(file)
+            with atomic_write(kept) as tmp:
+                tmp.mkdir()
+                write_run(tmp / RUN, run, name)
+                write_record(tmp)
+        return read_run(kept / RUN)
+
+
+def _is_whole(kept: Path) -> bool:
+    """Whether an interrupted fit has left a folder of which every file is as it was written; another is removed."""
+    if not kept.exists():
+        return False
+    if changed := changes_since_record(kept):
+        log.info(f"{kept}: has changed since it was written ({changed[0]}): it is made again")
+        remove_at_once(kept)
+        return False
+    return True
 
 
 def _fit_in_process(

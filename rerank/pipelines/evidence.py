@@ -3,19 +3,12 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rerank.data.runs import read_run
-from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.significance import bootstrap_intervals, mean_and_error, paired_test
-from rerank.evaluation.tables import render
 from rerank.evaluation.weights import Values
-from rerank.pipelines.evidence_table import as_table
-from rerank.pipelines.folder import RUNS, load_fitted
 from rerank.pipelines.graph import prefix
-from rerank.pipelines.record import read_evidence
 from rerank.pipelines.selection import Selected
 from rerank.pipelines.stages.base import Stage, below
 
@@ -105,22 +98,3 @@ def _mean(values: Values) -> dict[str, float | None]:
 def _number(value: float) -> float | None:
     """The value; None for NaN, which JSON does not have."""
     return None if math.isnan(value) else value
-
-
-def verify_pipeline(folder: Path) -> tuple[str, bool]:
-    """The evidence of a pipeline's folder as text, and whether the runs of its stages have the recorded means.
-
-    Raises UserError if a file, the documents or an encoder has changed.
-    """
-    fitted, record = load_fitted(folder), read_evidence(folder)
-    qrels, differences = fitted.world.collection.qrels, []
-    for row in record.get("stages", []):
-        name, file = row["name"], folder / RUNS / f"{row['name']}.run"
-        if row["mean"] is not None and file.is_file():
-            values = values_of(read_run(file), qrels, list(record["values"][name]), record["measure"])
-            mean = fmean(values.values()) if values else math.nan
-            if not abs(mean - row["mean"]) < 1e-9:
-                differences.append(f"{name}: its run has {mean:.4f}, the evidence has {row['mean']:.4f}\n")
-    table = render(as_table(record)) if record else ""
-    end = "".join(differences) or "Everything that is recorded holds.\n"
-    return f"{table}\n{end}", not differences

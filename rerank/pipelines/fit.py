@@ -1,7 +1,7 @@
 """Fits a pipeline: cross-validates its stages, selects the one that answers, and fits it on all judged queries."""
 
+import contextlib
 import json
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,8 +23,9 @@ from rerank.pipelines.defaults import check_encoder, default_stages
 from rerank.pipelines.evidence import Trial, evidence_of, total_ms
 from rerank.pipelines.far import far_queries
 from rerank.pipelines.fitted import Fitted
-from rerank.pipelines.folder import RUNS, check_place, inputs_of, load_fitted, save_fitted
+from rerank.pipelines.folder import RUNS, check_place, load_fitted, save_fitted
 from rerank.pipelines.graph import prefix
+from rerank.pipelines.inputs import inputs_of
 from rerank.pipelines.pipeline import Pipeline
 from rerank.pipelines.portable import is_portable
 from rerank.pipelines.selection import select
@@ -33,7 +34,8 @@ from rerank.pipelines.stages.world import World
 from rerank.retrieval.words import find_words
 from rerank.utils.cluster import LOCAL, expect_engine
 from rerank.utils.errors import UserError
-from rerank.utils.files import short_hash
+from rerank.utils.files import remove_at_once, short_hash
+from rerank.utils.integrity import unfinished_folder
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
 
@@ -97,16 +99,20 @@ def fit(
     place = Path(out) if out else world.folder.path / "pipeline"
     check_place(place, "--out ")
     inputs = inputs_of(stages, world, measure) | {"budget": budget}
+    unfinished = unfinished_folder(place)
+    work = unfinished / short_hash(json.dumps(inputs, sort_keys=True))
     with locked(place.parent, f"pipeline-{place.name}"):
         if place.exists() and is_portable(place) == portable and (fitted := _same(place, inputs, config)):
             log.info(f"{place}: is already fitted on these judgments and documents")
+            if work.exists():  # a command was killed before it could remove it
+                remove_at_once(work)
+            with contextlib.suppress(OSError):  # there is none, or it has the work of other inputs
+                unfinished.rmdir()
             return Pipeline.of(fitted)
-        unfinished = place.parent / f"{place.name}.unfinished"
-        work = unfinished / short_hash(json.dumps(inputs, sort_keys=True))
         fitted, evidence = _fit(stages, world, measure, budget, work, engine)
         fitted = replace(fitted, inputs=inputs, folder=place)
         save_fitted(fitted, place, evidence, work / RUNS, portable)
-        shutil.rmtree(unfinished)
+        remove_at_once(unfinished)
     return Pipeline.of(fitted)
 
 

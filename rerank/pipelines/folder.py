@@ -11,13 +11,12 @@ from rerank.config import CollectionSettings, Config, FirstStageSettings, Output
 from rerank.config.settings import Precision
 from rerank.data.collections import open_collection
 from rerank.experiments.runs.layout import MANIFEST, CollectionFolder
-from rerank.experiments.runs.manifest import judgments_hash, write_manifest
+from rerank.experiments.runs.manifest import write_manifest
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.graph import as_toml, read_pipeline
-from rerank.pipelines.portable import CORPUS, DOCUMENTS, copy_world, is_portable, kept_collection, models_of
+from rerank.pipelines.inputs import model_hashes
+from rerank.pipelines.portable import CORPUS, DOCUMENTS, copy_world, is_portable, kept_collection
 from rerank.pipelines.record import EVIDENCE, read_evidence, read_pipeline_manifest
-from rerank.pipelines.stages.base import Stage
-from rerank.pipelines.stages.tables import table_of
 from rerank.pipelines.stages.world import World
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, remove_leftovers, short_hash, user_cache
@@ -55,28 +54,6 @@ def check_place(folder: Path, flag: str = "") -> None:
         raise UserError(f"{flag}{folder}: exists and is no pipeline; expected a new folder, or one to fit again")
 
 
-def inputs_of(stages: Mapping[str, Stage], world: World, measure: str) -> dict[str, Any]:
-    """The inputs of a fit: stages and their versions, documents, judgments, encoders, seed and measure."""
-    collection = world.collection
-    return {
-        "stages": {name: table_of(settings) for name, settings in stages.items()},
-        "versions": {name: settings.version for name, settings in stages.items() if hasattr(settings, "version")},
-        "documents": world.texts.fingerprint,
-        "judgments": judgments_hash(dict(collection.qrels)),
-        "folds": [asdict(fold) for fold in collection.folds],
-        "encoders": _encoders(stages, world),
-        "seed": world.config.training.seed,
-        "measure": measure,
-    }
-
-
-def _encoders(stages: Mapping[str, Stage], world: World) -> dict[str, str]:
-    """The models that the stages use without training -> the hash of their files."""
-    from rerank.models.hub import bi_encoder_hash
-
-    return {name: bi_encoder_hash(world.place_of(name)) for name in models_of(stages)}
-
-
 def save_fitted(
     pipeline: Fitted, folder: Path, evidence: Mapping[str, Any] = {}, runs: Path | None = None, portable: bool = False
 ) -> None:
@@ -92,7 +69,7 @@ def save_fitted(
             copy_files(runs, tmp / RUNS, files_below(runs))
         about = {"type": "retriever", "format": "rerank_pipeline", "package_hint": "ir-rerank"}
         (tmp / ARTIFACT).write_text(json.dumps(about), encoding="utf-8")
-        encoders = _encoders(pipeline.stages, world)
+        encoders = model_hashes(pipeline.stages, world)
         if portable:
             places = copy_world(world, pipeline.stages, tmp)
         else:
@@ -191,7 +168,7 @@ def load_fitted(
             f"{folder}: the documents of {settings.source} have changed since the fit; `rerank update {folder}` takes "
             "them in, `rerank fit` also learns from them"
         )
-    now = _encoders(stages, world)
+    now = model_hashes(stages, world)
     for name in facts["encoders"]:
         if now.get(name) != facts["encoders"][name]:
             raise UserError(

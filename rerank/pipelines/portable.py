@@ -24,12 +24,13 @@ ENCODERS = "encoders"
 """The folder with the copied models."""
 
 
-def models_of(stages: Mapping[str, Stage]) -> list[str]:
-    """The names of the models that stages use without training: bi-encoders, and cross-encoders with trained=False."""
+def models_of(stages: Mapping[str, Stage], also_trained: bool = False) -> list[str]:
+    """The names of the models that stages use without training, and, if asked for, of those that judgments train."""
     found = set()
     for settings in stages.values():
         model = getattr(settings, "encoder", None)
-        if model and not (isinstance(settings, CrossEncoderStage) and settings.trained):
+        is_taught = isinstance(settings, CrossEncoderStage) and settings.trained
+        if model and (also_trained or not is_taught):
             found.add(model if isinstance(model, str) else model.name)
     return sorted(found)
 

@@ -11,7 +11,7 @@ import pytest
 
 import rerank
 from rerank.cli.main import main
-from rerank.config import TrainingSettings
+from rerank.config import CollectionSettings, Config, TrainingSettings
 from rerank.data.runs import read_run
 from rerank.data.trec import ranked
 from rerank.pipelines.crossfit import CrossFitting
@@ -24,6 +24,7 @@ from rerank.pipelines.stages import (
     FusionStage,
     LateInteractionStage,
     QueryAdapterStage,
+    RunFileStage,
 )
 from rerank.utils.errors import UserError
 from tests.support.small_collection import exit_code, failed, in_a_copy, write_qrels
@@ -167,6 +168,30 @@ def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bytes(here, monkeypat
     assert not Path("runs/towns/other.unfinished").exists()
 
 
+def test_a_fit_goes_on_from_undamaged_files_alone(here, monkeypatch, caplog):
+    stages = rerank.Pipeline({name: STAGES[name] for name in ("bm25", "dense", "feedback", "fused")})
+    rerank.fit("towns", stages, out="whole")
+    with monkeypatch.context() as patch:
+        patch.setattr("rerank.pipelines.fit.save_fitted", lambda *given: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            rerank.fit("towns", stages, out="p")
+    files = [file for file in Path("p.unfinished").rglob("*") if file.is_file() and file.name != "files.json"]
+    kept = [file for file in files if file.parent.name != "runs"]
+    assert {"all.run", "weights.json"} <= {file.name for file in kept}
+    for file in kept:
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    rerank.fit("towns", stages, out="p")
+    assert "has changed since it was written" in caplog.text
+    assert contents(Path("p")) == contents(Path("whole"))
+    work = Path("p.unfinished/of-other-inputs")
+    work.mkdir(parents=True)
+    rerank.fit("towns", stages, out="p")
+    assert work.exists()
+    work.rmdir()
+    rerank.fit("towns", stages, out="p")  # as after a kill while the unfinished work was removed
+    assert not Path("p.unfinished").exists()
+
+
 def test_the_same_inputs_are_not_fitted_again_and_others_are(here, caplog):
     before = (FOLDER / "manifest.json").read_bytes()
     rerank.fit("towns", pipeline())
@@ -175,6 +200,35 @@ def test_the_same_inputs_are_not_fitted_again_and_others_are(here, caplog):
     judgments_turned({QUERY})
     rerank.fit("towns", pipeline())
     assert (FOLDER / "manifest.json").read_bytes() != before
+
+
+def test_whatever_a_fit_reads_is_compared_before_it_is_fitted_again(here, caplog, capsys):
+    file = Path("kept.run")
+    shutil.copy(FOLDER / "runs/bm25.run", file)
+    below = {"bm25": BM25Stage(), "kept": RunFileStage(str(file))}
+    stages = rerank.Pipeline({**below, "fused": FusionStage(("bm25", "kept"))})
+
+    def is_fitted(folder="p", **settings):
+        caplog.clear()
+        config = Config(collection=CollectionSettings("towns", **settings))
+        rerank.fit(config, stages, out=folder)
+        return "already" in caplog.text
+
+    def verified():
+        holds = exit_code("verify", "p") == 0
+        return holds, capsys.readouterr().out.splitlines()[-1]
+
+    assert (is_fitted(), is_fitted()) == (False, True)
+    assert verified() == (True, "Everything that is recorded holds.")
+    assert not is_fitted("other", language="de")
+    assert not is_fitted("other")  # in another language than the folder's
+    queries = Path("towns/queries.jsonl")
+    queries.write_text(queries.read_text().replace('"text": "', '"text": "good '))
+    assert verified() == (False, "queries: changed since the fit")
+    assert (is_fitted(), is_fitted()) == (False, True)
+    file.write_text(file.read_text().replace(" bm25", " other"))
+    assert verified() == (False, "kept.run: changed since the fit")
+    assert (is_fitted(), is_fitted()) == (False, True)
 
 
 @pytest.mark.parametrize("judged", [0, 5])
@@ -293,9 +347,17 @@ def test_the_report_shows_the_stages_and_verify_computes_the_means_again(here, c
     assert all(word in text for word in ("<svg", "adapter (query-adapter)", "Queries that lost"))
     assert exit_code("verify", str(FOLDER)) == 0
     assert "Everything that is recorded holds." in capsys.readouterr().out
+    assert exit_code("verify", "runs/towns") == 0
+    assert f"{FOLDER}\n" in capsys.readouterr().out
     judgments_turned({QUERY})
-    assert exit_code("verify", str(FOLDER)) == 1
-    assert "the evidence has 0." in capsys.readouterr().out
+    for folder in (FOLDER, FOLDER.parent):
+        assert exit_code("verify", str(folder)) == 1
+        said = capsys.readouterr().out
+        assert "the evidence has 0." in said
+        assert "judgments: changed since the fit" in said
+    (FOLDER / "runs/bm25.run").unlink()
+    assert exit_code("verify", "runs/towns") == 1
+    assert f"{FOLDER}: changed since it was written: runs/bm25.run" in capsys.readouterr().out
 
 
 def test_mistakes_are_one_line(here, capsys):

@@ -14,7 +14,7 @@ from rerank.retrieval.java import java_class
 from rerank.retrieval.lucene_index import IndexedTexts, build_index, choose_index, prebuilt_index, with_indexed_texts
 from rerank.utils.errors import UserError
 from tests.support import robust04_standin as standin
-from tests.support.small_collection import command, failed, write_collection, write_german
+from tests.support.small_collection import command, failed, write_collection, write_documents, write_german
 
 RETRIEVE = ["retrieve", "--collection", "towns"]
 ROBUST04 = "disks45/nocr/trec-robust-2004"
@@ -181,3 +181,15 @@ def test_robust04_from_the_disks(monkeypatch, tmp_path):
     indexed = with_indexed_texts(collection, with_raw_documents(collection.documents(), tmp_path / "raw"))
     texts = [document.text for document in collection.get(doc_ids)]
     assert [document.text for document in indexed.get(doc_ids)] == texts
+
+
+def test_documents_that_change_after_their_hash_was_taken_get_into_no_index(tmp_path):
+    corpus = write_documents(tmp_path / "towns") / "corpus.jsonl"
+    collection = open_collection(str(tmp_path / "towns"))
+    assert collection.fingerprint
+    corpus.write_text(corpus.read_text().replace("amber", "other"))
+    for read in (lambda: choose_index("own", collection, tmp_path / "index"), lambda: list(collection.get(["d1"]))):
+        with pytest.raises(UserError, match=r"corpus.jsonl: has changed since it was opened; run the command again"):
+            read()
+    assert not list((tmp_path / "index").glob("towns-*"))
+    assert choose_index("own", open_collection(str(tmp_path / "towns")), tmp_path / "index").is_dir()

@@ -93,7 +93,8 @@ class BeirFolder:
     def fingerprint(self) -> str:
         """A hash of corpus.jsonl and its keys; the hash of a large file is cached (see `kept_hash`)."""
         keys = () if self._keys == ("_id", "title", "text") else self._keys
-        return short_hash("beir", kept_hash(self._corpus), *keys)
+        with self._unchanged():
+            return short_hash("beir", kept_hash(self._corpus), *keys)
 
     def place_of(self, query_id: str, doc_id: str) -> str:
         for file in (self._folder / name for name in FILES.values()):
@@ -112,7 +113,8 @@ class BeirFolder:
 
     def documents(self) -> Iterator[Document]:
         _ = self._offsets  # raises an error for a repeated id; a set of all ids of a large file needs too much memory
-        yield from (document for _, _, document in self._records())
+        with self._unchanged():
+            yield from (document for _, _, document in self._records())
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
         try:
@@ -120,7 +122,7 @@ class BeirFolder:
         except KeyError as error:
             why = "the run, judgments or lists come from another collection"
             raise UserError(f"{self._corpus}: has no document {error.args[0]}; {why}") from None
-        with self._corpus.open("rb") as corpus:
+        with self._unchanged(), self._corpus.open("rb") as corpus:
             for doc_id, offset in zip(doc_ids, offsets.tolist(), strict=True):
                 corpus.seek(offset)
                 place = f"{self._corpus}, document {doc_id}"
@@ -133,6 +135,37 @@ class BeirFolder:
                 self._offsets([doc_id])
                 found.add(doc_id)
         return found
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the corpus has another size or time than when it was first read."""
+        return self._stamp != self._stamp_now()
+
+    @functools.cached_property
+    def _stamp(self) -> tuple[int, int]:
+        return self._stamp_now()
+
+    def _stamp_now(self) -> tuple[int, int]:
+        status = self._corpus.stat() if self._corpus.exists() else None
+        return (status.st_size, status.st_mtime_ns) if status else (-1, -1)
+
+    @contextlib.contextmanager
+    def _unchanged(self) -> Iterator[None]:
+        """Raises UserError if the corpus is not the one that was first read, before or after the block.
+
+        What is made of the documents is kept under the name of their hash: no other documents may get into it.
+        """
+        self._check_unchanged()
+        try:
+            yield
+        except UserError:  # a line that is malformed because another one is there now
+            self._check_unchanged()
+            raise
+        self._check_unchanged()
+
+    def _check_unchanged(self) -> None:
+        if self.is_changed:
+            raise UserError(f"{self._corpus}: has changed since it was opened; run the command again")
 
     @functools.cached_property
     def _offsets(self) -> Callable[[Sequence[str]], np.ndarray]:

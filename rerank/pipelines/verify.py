@@ -1,0 +1,55 @@
+"""`rerank verify`: what is recorded of pipelines, and of the experiments beside them, against the files of now."""
+
+import math
+from pathlib import Path
+from statistics import fmean
+
+from rerank.data.runs import read_run
+from rerank.evaluation.evaluate import values_of
+from rerank.evaluation.tables import render
+from rerank.experiments.runs.layout import CollectionFolder
+from rerank.experiments.runs.verify import verify
+from rerank.pipelines.evidence_table import as_table
+from rerank.pipelines.folder import RUNS, is_pipeline, load_fitted
+from rerank.pipelines.inputs import changed_inputs
+from rerank.pipelines.record import read_evidence
+from rerank.utils.errors import UserError
+
+
+def verify_folder(folder: Path) -> tuple[str, bool]:
+    """Checks a pipeline, or the experiments of `rerank.experiments.runs.verify` and the pipelines in their folder.
+
+    Returns what holds and what does not, as text, and whether all of it holds. Raises UserError if there is nothing.
+    """
+    if is_pipeline(folder):
+        return verify_pipeline(folder)
+    pipelines = [place for place in sorted(folder.glob("*/")) if is_pipeline(place)]
+    has_experiments = not pipelines or any(one.models for one in CollectionFolder(folder).experiments)
+    checks = [verify(folder)] if has_experiments else []
+    for place in pipelines:
+        try:
+            text, holds = verify_pipeline(place)
+        except UserError as error:
+            text, holds = f"{error}\n", False
+        checks.append((f"{place}\n{text}", holds))
+    return "\n".join(text for text, _ in checks), all(holds for _, holds in checks)
+
+
+def verify_pipeline(folder: Path) -> tuple[str, bool]:
+    """The evidence of a folder as text, and whether the runs of its stages still have these means.
+
+    Raises UserError if a file, the documents or an encoder has changed.
+    """
+    fitted, record = load_fitted(folder), read_evidence(folder)
+    qrels, differences = fitted.world.collection.qrels, []
+    for row in record.get("stages", []):
+        name, file = row["name"], folder / RUNS / f"{row['name']}.run"
+        if row["mean"] is not None and file.is_file():
+            values = values_of(read_run(file), qrels, list(record["values"][name]), record["measure"])
+            mean = fmean(values.values()) if values else math.nan
+            if not abs(mean - row["mean"]) < 1e-9:
+                differences.append(f"{name}: its run has {mean:.4f}, the evidence has {row['mean']:.4f}\n")
+    table = render(as_table(record)) if record else ""
+    differences += [f"{line}\n" for line in changed_inputs(fitted)]
+    end = "".join(differences) or "Everything that is recorded holds.\n"
+    return f"{table}\n{end}", not differences
