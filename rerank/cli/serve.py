@@ -1,6 +1,7 @@
 """`rerank serve`: serves a pipeline or a model over HTTP."""
 
 import contextlib
+import tempfile
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -65,7 +66,7 @@ class ServeFlags(SearchFlags):
 def serve(model: Model, *, options: ServeOptions = ServeOptions(), flags: ServeFlags = ServeFlags()) -> None:
     """Answers searches and re-ranking requests over HTTP, in the APIs of TEI, Jina, Cohere and vLLM."""
     config = flags.config()
-    from rerank.pipelines.open import open_to_serve, served_by
+    from rerank.pipelines.open import older_than, open_to_serve, served_by
     from rerank.serving.app import make_app
     from rerank.serving.metrics import Metrics
     from rerank.serving.requests import Limits
@@ -88,7 +89,8 @@ def serve(model: Model, *, options: ServeOptions = ServeOptions(), flags: ServeF
     host, budget = options.host, options.budget
     with contextlib.ExitStack() as resources:
         bound = resources.enter_context(open_socket(host, options.port))
-        reranker, pipeline = open_to_serve(model, config, tokens, options.graph)
+        copy_to = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="rerank-documents-")))
+        reranker, pipeline = open_to_serve(model, config, tokens, options.graph, copy_to)
         if reranker:
             service = Service(reranker, name, limits, metrics)
             resources.callback(service.stop)
@@ -98,7 +100,8 @@ def serve(model: Model, *, options: ServeOptions = ServeOptions(), flags: ServeF
         if pipeline:
             answering = served_by(pipeline, service.rank_passages) if service else pipeline
             search = partial(answering.search, budget=milliseconds(budget))
-            searches = Searches(search, pipeline.fitted.world.collection.name, metrics)
+            origin = pipeline.fitted.world.collection.origin
+            searches = Searches(search, origin.name, metrics, lambda: older_than(origin))
             resources.callback(searches.stop)
         if not keys and not host.startswith(("127.", "localhost", "::1")):
             log.info(f"--host {host}: any client that reaches it may send requests; --api-key-file FILE asks for a key")

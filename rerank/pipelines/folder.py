@@ -9,7 +9,7 @@ from typing import Any
 
 from rerank.config import CollectionSettings, Config, FirstStageSettings, OutputSettings, TrainingSettings
 from rerank.config.settings import Precision
-from rerank.data.collections import open_collection
+from rerank.data.collections import open_collection, with_copied_documents
 from rerank.experiments.runs.layout import MANIFEST, CollectionFolder
 from rerank.experiments.runs.manifest import write_manifest
 from rerank.pipelines.fitted import Fitted
@@ -132,12 +132,17 @@ def _cache_of(folder: Path, manifest: Mapping[str, Any]) -> CollectionFolder:
 
 
 def load_fitted(
-    folder: Path, device: str = "auto", precision: Precision = "auto", new_documents: bool = False
+    folder: Path,
+    device: str = "auto",
+    precision: Precision = "auto",
+    new_documents: bool = False,
+    copy_to: Path | None = None,
 ) -> Fitted:
     """Opens the folder of a fitted pipeline; with `new_documents`, on the present documents of its collection.
 
-    Nothing is written into the folder, nor where its manifest says, without `new_documents`. Raises UserError if it is
-    no pipeline or is damaged, if an encoder has changed and, without `new_documents`, if the documents have changed.
+    Nothing is written into the folder, nor where its manifest says, without `new_documents`. `copy_to` is a folder for
+    a copy of the documents, from which a server reads. Raises UserError if it is no pipeline or is damaged, if an
+    encoder has changed and, without `new_documents`, if the documents have changed.
     """
     if not is_pipeline(folder):
         raise UserError(NO_PIPELINE.format(folder))
@@ -158,6 +163,8 @@ def load_fitted(
         collection = kept_collection(folder, facts["name"], facts["documents"])
     else:
         collection = open_collection(settings.source, settings.queries)
+    if copy_to:
+        collection = with_copied_documents(collection, copy_to)
     places = {name: _from(folder, place) for name, place in facts["places"].items()}
     is_written = new_documents and home in (folder, folder.parent)
     cache = None if is_written else _cache_of(folder, manifest)

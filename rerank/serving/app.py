@@ -36,7 +36,8 @@ def make_app(
 
     def health(request: Request) -> Response:
         healthy = service is None or service.engine.healthy
-        return Response() if healthy else RefusalError(503, "unhealthy").response()
+        note = searches.note() if searches else ""
+        return Response(note, media_type="text/plain") if healthy else RefusalError(503, "unhealthy").response()
 
     def models(request: Request) -> Response:  # in OpenAI's format
         model = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "rerank"}

@@ -72,11 +72,18 @@ class Searches:
     """Searches a collection in one thread, one query after the other; Java keeps data for each thread that calls it.
 
     `search(query, top, explain=)` finds documents; it may raise RefusalError, and its errors must not contain the
-    query. `collection` is the name that the page shows.
+    query. `collection` is the name that the page shows; `note` gives what `/health` says of its documents.
     """
 
-    def __init__(self, search: Callable[..., Sequence[Hit]], collection: str, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        search: Callable[..., Sequence[Hit]],
+        collection: str,
+        metrics: Metrics,
+        note: Callable[[], str] = lambda: "",
+    ) -> None:
         self.respond = partial(respond, self.answer, Limits(max_body_bytes=LARGEST_BODY), metrics)
+        self.note = note
         self._search, self._collection = search, collection
         self._thread, self._waiting = ThreadPoolExecutor(1, thread_name_prefix="search"), 0
 

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 
 from rerank import Reranker
 from rerank.config import CollectionSettings, Config, FirstStageSettings, OutputSettings
-from rerank.pipelines.open import bm25_and
+from rerank.pipelines.open import bm25_and, older_than, open_to_serve
 from tests.support.paths import ROOT
 from tests.support.servers import SECONDS, Server, in_threads, wait_until
 from tests.support.small_collection import failed, write_documents
@@ -133,3 +134,26 @@ def test_a_port_in_use_is_one_line(capsys, folder):
         port = taken.getsockname()[1]
         line = failed(capsys, "serve", str(folder / "bert"), "--port", str(port))
     assert f"--host 127.0.0.1 --port {port}: Address already in use" in line
+
+
+def test_a_server_has_the_documents_that_it_opened(folder, tmp_path):
+    shutil.copytree(folder / "documents", tmp_path / "documents")
+    config = Config(
+        collection=CollectionSettings(source=str(tmp_path / "documents")),
+        first_stage=FirstStageSettings(depth=20),
+        output=OutputSettings(folder=str(tmp_path / "runs")),
+    )
+    (tmp_path / "copy").mkdir()
+    _, pipeline = open_to_serve(str(folder / "bert"), config, None, None, tmp_path / "copy")
+    origin, corpus = pipeline.fitted.world.collection.origin, tmp_path / "documents" / "corpus.jsonl"
+
+    def found():
+        return [(hit.doc_id, hit.score, hit.text.text) for hit in pipeline.search(QUERIES[0])]
+
+    before = found()
+    assert older_than(origin) == ""
+    corpus.write_text(corpus.read_text().replace("amber", "jetty"))  # lines of the same length
+    assert found() == before
+    assert older_than(origin).startswith(f"serving the documents that {tmp_path}/documents had at the start")
+    corpus.unlink()
+    assert found() == before

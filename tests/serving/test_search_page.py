@@ -42,8 +42,8 @@ def find(query, top, *, explain):
     return [] if query == "nothing" else HITS[:top]
 
 
-def app(search=find, collection="towns <i>"):
-    return make_app("the model", metrics := Metrics(), searches=Searches(search, collection, metrics))
+def app(search=find, collection="towns <i>", note=lambda: ""):
+    return make_app("the model", metrics := Metrics(), searches=Searches(search, collection, metrics, note))
 
 
 def ask_page(query, application=None, **more):
@@ -182,3 +182,9 @@ def test_searches_run_one_after_the_other_and_too_many_are_refused():
         assert sorted(one.result(SECONDS).status for one in asked) == [200] * MOST_WAITING + [429] * 3
         assert server.ask("/search", {"query": "wing"}).status == 200
     assert (most[0], len(threads)) == (1, 1)
+
+
+def test_health_says_that_the_documents_are_older():
+    for note in ("", "serving the documents that towns had at the start"):
+        answer = TestClient(app(note=lambda said=note: said)).get("/health")
+        assert (answer.status_code, answer.text) == (200, note)

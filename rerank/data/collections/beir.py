@@ -6,6 +6,7 @@ BEIR: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation o
 import contextlib
 import functools
 import itertools
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from rerank.data.store import ArrayStore, RepeatedIdError, StoreWriter, open_sto
 from rerank.data.text_lines import check_id, parse_object, read_lines, read_objects, read_queries, size_of, text_under
 from rerank.data.types import Document, Judgments
 from rerank.utils.errors import UserError
-from rerank.utils.files import kept_hash, remove, short_hash, user_cache
+from rerank.utils.files import kept_hash, refused_in_one_line, remove, short_hash, user_cache
 from rerank.utils.progress import progress
 
 CORPUS = "corpus.jsonl"
@@ -135,6 +136,13 @@ class BeirFolder:
                 self._offsets([doc_id])
                 found.add(doc_id)
         return found
+
+    def copy_to(self, folder: Path) -> "BeirFolder":
+        """The documents in a copy of the corpus, without queries. Raises UserError as `Source`, and for a full disk."""
+        _ = self.fingerprint  # of the documents that are copied
+        with self._unchanged(), refused_in_one_line(f"{folder / CORPUS}: cannot be written"):
+            shutil.copy2(self._corpus, folder / CORPUS)  # with its time, which names its offsets
+        return BeirFolder(str(folder), self.id_key, self.title_key, self.text_key)
 
     @property
     def is_changed(self) -> bool:

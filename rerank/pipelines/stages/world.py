@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from rerank.config import Config
-from rerank.data.collections import Collection, open_collection
+from rerank.data.collections import Collection, open_collection, with_copied_documents
 from rerank.data.embeddings import EmbeddingStore
 from rerank.data.store import is_finished
 from rerank.data.types import Run
@@ -78,9 +78,14 @@ class World:
         self._lock = threading.RLock()  # held by the thread that opens an encoder or encodes queries
 
     @classmethod
-    def open(cls, config: Config) -> "World":
-        """Opens the collection that the settings name. Raises UserError if it cannot be opened."""
+    def open(cls, config: Config, copy_to: Path | None = None) -> "World":
+        """Opens the collection that the settings name; `copy_to` is a folder for a copy of its documents.
+
+        Raises UserError if the collection cannot be opened.
+        """
         collection = open_collection(config.collection.source, config.collection.queries)
+        if copy_to:
+            collection = with_copied_documents(collection, copy_to)
         return cls(config, collection, folder_of(config, collection))
 
     def knowing(self, queries: Mapping[str, str]) -> "World":
