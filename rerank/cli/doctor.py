@@ -20,7 +20,7 @@ from rerank.models.encoder import load_encoder
 from rerank.retrieval.java import java_version
 from rerank.retrieval.lucene_index import choose_index
 from rerank.training.device import describe_device
-from rerank.utils.errors import UserError
+from rerank.utils.errors import UserError, escaped
 from rerank.utils.parameters import PathText
 from rerank.utils.plugins import load_plugins, plugin_versions
 
@@ -66,7 +66,7 @@ def doctor(*, flags: DoctorFlags = DoctorFlags()) -> None:
     ready = True
     for name, describe in checks.items():
         try:
-            print(f"ready    {name:<12} {describe()}")
+            print(f"ready    {name:<12} {escaped(describe())}")
         except UserError as error:
             ready = False
             print(f"missing  {name:<12} {error}")

@@ -1,7 +1,6 @@
 """`rerank search`: prints the best documents for a query, by a pipeline or a trained model."""
 
 import os
-import re
 import shutil
 import sys
 import textwrap
@@ -13,17 +12,12 @@ from cyclopts import Parameter
 from rerank.cli.arguments import Model, SearchFlags
 from rerank.data.text_lines import check_query
 from rerank.data.types import Hit, Marked
+from rerank.utils.errors import escaped
 from rerank.utils.parameters import Whole, at_least
 from rerank.utils.progress import log
 
 INDENT = " " * 6
 """The indentation of snippets."""
-
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-"""Control characters, which a terminal would obey."""
-
-REPLACEMENT = "\ufffd"
-"""The character that is shown for a control character."""
 
 NO_BREAK = "\u00a0"
 """A space at which lines are not broken."""
@@ -73,7 +67,7 @@ def hit_lines(hits: Sequence[Hit], width: int, around: tuple[str, str], stages: 
     yield f"{'rank':>{rank}}  {'score':>{score}}  document"
     for hit in hits:
         title = f"  {_marked(hit.title, around)}" if hit.title.text else ""
-        yield f"{hit.rank:>{rank}}  {hit.score:>{score}.4f}  {CONTROL.sub(REPLACEMENT, hit.doc_id)}{title}"
+        yield f"{hit.rank:>{rank}}  {hit.score:>{score}.4f}  {escaped(hit.doc_id)}{title}"
         for line in _broken(hit.snippet, width - len(INDENT)):
             yield INDENT + _marked(line, around)
         if stages:
@@ -84,14 +78,14 @@ def hit_lines(hits: Sequence[Hit], width: int, around: tuple[str, str], stages: 
 
 def _listed(what: str, items: Sequence[str], width: int) -> Iterator[str]:
     """The items in lines that are broken only between items; no line without items."""
-    text = ", ".join(item.replace(" ", NO_BREAK) for item in items)
+    text = ", ".join(escaped(item).replace(" ", NO_BREAK) for item in items)
     for line in textwrap.wrap(f"{what}: {text}" if items else "", width - len(INDENT), break_on_hyphens=False):
         yield INDENT + line.replace(NO_BREAK, " ")
 
 
 def _marked(text: Marked, around: tuple[str, str]) -> str:
     before, after = around
-    pieces = ((CONTROL.sub(REPLACEMENT, piece), is_mark) for piece, is_mark in text.parts())
+    pieces = ((escaped(piece), is_mark) for piece, is_mark in text.parts())
     return "".join(f"{before}{piece}{after}" if is_mark else piece for piece, is_mark in pieces)
 
 

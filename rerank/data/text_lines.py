@@ -15,6 +15,9 @@ from rerank.utils.texts import check_text
 
 BLOCK = 2**18  # bytes of text that are read at once
 LONGEST_ROW = 2**20  # largest number of bytes in a line of a run or another table
+LONGEST_LINE = 2**26  # largest number of bytes in any other line, such as a document
+MOST_UNPACKED = 2**28  # bytes of text that any gzipped file may have
+RATIO = 200  # a gzipped file of more text has so many times its own size at most
 QUERIES = 'lines of a query\'s id, a tab and its text, or of {"_id": …, "text": …}'
 LONGEST_ID = 32766  # bytes of the longest term of a Lucene index
 
@@ -25,11 +28,34 @@ def open_text(path: str | Path, expected: str) -> Iterator[BufferedIOBase]:
     try:
         with Path(path).open("rb") as file:
             packed = file.peek(2).startswith(b"\x1f\x8b")
-            yield gzip.GzipFile(fileobj=file) if packed else file
+            yield _Unpacked(file, str(path)) if packed else file
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: damaged gzip file: {error}") from error
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}; expected {expected}") from error
+
+
+class _Unpacked(gzip.GzipFile):
+    """The text of a gzipped file, which ends in a UserError if it is far longer than such a file's."""
+
+    def __init__(self, packed: Any, path: str) -> None:
+        super().__init__(fileobj=packed)
+        self._packed, self._path, self._length = packed, path, 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self._checked(super().read(size))
+
+    def readline(self, size: int | None = -1) -> bytes:
+        return self._checked(super().readline(size))
+
+    def _checked(self, text: bytes) -> bytes:
+        self._length += len(text)
+        if self._length > MOST_UNPACKED and self._length > RATIO * self._packed.tell():
+            raise UserError(
+                f"{self._path}: unpacks to over {RATIO} times its size, {self._length:,} bytes and more; expected no "
+                "more; if that is right, unpack it with gunzip"
+            )
+        return text
 
 
 def read_blocks(
@@ -57,11 +83,13 @@ def read_blocks(
 def read_lines(path: str | Path, expected: str) -> Iterator[tuple[str, int, bytes]]:
     """Yields each line that is not empty: its place as file:line, its first byte in the file, and its bytes.
 
-    A BOM is removed. Raises UserError if the file is missing or damaged.
+    A BOM is removed. Raises UserError if the file is missing or damaged, and for a line of over LONGEST_LINE bytes.
     """
     offset = 0
     with open_text(path, expected) as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), 1):
+            if len(line) > LONGEST_LINE:
+                raise UserError(f"{path}:{number}: expected {expected}, got a line of more than {LONGEST_LINE:,} bytes")
             content = line if offset else line.removeprefix(codecs.BOM_UTF8)
             if content.strip():
                 yield f"{path}:{number}", offset, content

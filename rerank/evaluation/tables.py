@@ -3,7 +3,9 @@
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from rerank.utils.errors import escaped
 
 FORMATS = ("text", "markdown", "latex")
 BEST = {"text": "*", "markdown": "bold", "latex": "Bold"}
@@ -57,7 +59,11 @@ def format_mean(mean: float, error: float, digits: int = 4) -> str:
 
 
 def render(table: Table, form: str = "text") -> str:
-    """The table in one of FORMATS. `{best}` in the legend becomes the format's mark of the best value."""
+    """The table in one of FORMATS, with escapes for control characters.
+
+    `{best}` in the legend becomes the format's mark of the best value.
+    """
+    table = _plain(table)
     legend = [line.replace("{best}", BEST[form]) for line in table.legend]
     if form == "latex":
         return _latex(table, legend)
@@ -73,10 +79,18 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     run   AP
     bm25  0.2241
     """
+    rows = [list(map(escaped, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
+
+
+def _plain(table: Table) -> Table:
+    """The table without control characters: its cells are the names of runs and ids, and its notes have them too."""
+    blocks = [[[replace(cell, text=escaped(cell.text)) for cell in row] for row in block] for block in table.blocks]
+    legend, notes = (list(map(escaped, lines)) for lines in (table.legend, table.notes))
+    return Table(escaped(table.title), blocks, legend, notes)
 
 
 def _text(block: Sequence[Sequence[Cell]]) -> str:

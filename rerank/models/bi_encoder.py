@@ -11,11 +11,19 @@ import torch
 
 from rerank.data.splitting import OffsetTokenizer, equal_passages, open_offset_tokenizer
 from rerank.models.gpu import Autocast, Precision, open_device
-from rerank.models.hub import CheckpointConfig, bi_encoder_hash, encoder_folder, quiet_transformers
-from rerank.models.model_files import MODULES_FILE
+from rerank.models.hub import (
+    SENTENCE_FILE,
+    SentenceConfig,
+    bi_encoder_hash,
+    encoder_folder,
+    quiet_transformers,
+    read_configs,
+)
+from rerank.models.model_files import MODULES_FILE, module_folders
 from rerank.models.packed_texts import pack_texts
+from rerank.models.sizes import check_parameters, check_sizes
 from rerank.utils.errors import UserError
-from rerank.utils.json_files import read_json
+from rerank.utils.json_files import read_json, shown
 from rerank.utils.progress import log
 from rerank.utils.texts import check_text, list_of_texts
 
@@ -123,6 +131,10 @@ class BiEncoder:
 
 def with_tokenizer(name: str, model: Any, autocast: Autocast, limit: int | None) -> BiEncoder:
     """Wraps a model of sentence-transformers that reads `limit` tokens of a document and its prompt; None: no limit."""
+    if not isinstance(limit, int | float | None):
+        raise UserError(
+            f"encoder {name}: expected a number of tokens as its longest text, got {shown(limit)}; {EXPECTED}"
+        )
     if limit is None or limit == float("inf"):
         return BiEncoder(name, model, autocast, None, None)
     tokenizer = model.tokenizer
@@ -135,9 +147,9 @@ def with_tokenizer(name: str, model: Any, autocast: Autocast, limit: int | None)
 def stated_kinds(name: str) -> tuple[str, list[str]]:
     """The model type that sentence-transformers wrote into the files, or "", and the architectures."""
     folder = encoder_folder(name)
-    file, config = folder / "config_sentence_transformers.json", folder / "config.json"
-    stated = read_json(file, dict[str, Any], EXPECTED).get("model_type") if file.is_file() else ""
-    return stated or "", read_json(config, CheckpointConfig, EXPECTED).get("architectures") or []
+    file, architectures = folder / SENTENCE_FILE, read_configs(folder).get("architectures")
+    stated = read_json(file, SentenceConfig, EXPECTED).get("model_type") if file.is_file() else ""
+    return stated or "", architectures or []
 
 
 def _expect_bi_encoder(name: str) -> None:
@@ -156,11 +168,16 @@ def open_model(kind: Any, name: str, device: str, precision: Precision) -> tuple
     Raises UserError if it cannot be opened, and for a precision that the device does not support.
     """
     folder = encoder_folder(name)
+    for place in module_folders(folder):
+        check_sizes(place, name)
+        check_parameters(place, name)
     settings: dict[str, Any] = {"device": device, "local_files_only": True, "trust_remote_code": False}
     try:
         with quiet_transformers():
             model = kind(str(folder), **settings, model_kwargs={"dtype": torch.float32}).eval()
-    except Exception as error:  # transformers, safetensors, json and modules of all kinds raise different types
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # modules of all kinds raise different types, tokenizers' panics are no Exception
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(
             f"encoder {name}: sentence-transformers cannot open {folder}: {reason[:300]}; download or save it again, "

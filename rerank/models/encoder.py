@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from rerank.models.hub import CheckpointConfig, encoder_folder, quiet_transformers
+from rerank.models.hub import encoder_folder, quiet_transformers, read_configs
+from rerank.models.sizes import check_parameters, check_sizes
 from rerank.utils.errors import UserError
-from rerank.utils.json_files import read_json
 
 
 def state_padding(config: Any, tokenizer: Any) -> None:
@@ -75,9 +75,11 @@ def load_encoder(name_or_folder: str) -> LoadedEncoder:
     import transformers
 
     folder = encoder_folder(name_or_folder)
-    read_json(folder / "config.json", CheckpointConfig, "download or save it again")
+    read_configs(folder)
+    check_sizes(folder, name_or_folder)
     config = _load(transformers.AutoConfig, folder, name_or_folder)
     own_head = _check_encoder(config, name_or_folder)
+    check_parameters(folder, name_or_folder)
     tokenizer = _load(transformers.AutoTokenizer, folder, name_or_folder)
     # A text is tokenised before it is cut into passages.
     tokenizer.deprecation_warnings["sequence-length-is-longer-than-the-specified-maximum"] = True
@@ -100,7 +102,9 @@ def load_encoder(name_or_folder: str) -> LoadedEncoder:
 def _load(auto: Any, folder: Path, name: str, **settings: Any) -> Any:
     try:
         return auto.from_pretrained(folder, trust_remote_code=False, **settings)
-    except Exception as error:  # transformers, safetensors, tokenizers and json raise different types
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # transformers and others raise different types, tokenizers' panics are no Exception
         reason = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, pickle.UnpicklingError) or "weights_only" in reason:  # its advice is to run the code in it
             reason = "its weights are a pickle that holds more than tensors, and could run any code"

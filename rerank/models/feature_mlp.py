@@ -19,6 +19,8 @@ from rerank.models.gpu import full_float32
 from rerank.models.packing import in_mode
 from rerank.models.scoring import check_finite
 from rerank.utils.errors import UserError
+from rerank.utils.inside import read_regular
+from rerank.utils.json_files import parse_json
 
 Transform = Literal["none", "log1p"]
 """The transform of features: none, or sign(x) log(1 + |x|) (Qin et al. 2021), which is not in the paper."""
@@ -79,12 +81,18 @@ def save_feature_mlp(model: FeatureMLP, folder: Path) -> None:
 def open_feature_mlp(folder: Path) -> FeatureMLP:
     """Loads the model that `save_feature_mlp` wrote, in evaluation mode; raises UserError if the folder has none."""
     try:
-        settings = json.loads((folder / "config.json").read_bytes())
+        settings = parse_json(read_regular(folder / "config.json"), dict[str, Any])
         transform = settings.get("transform", "none")
         if transform not in get_args(Transform):
             raise ValueError(f"no transform {transform}")
+        weights = load_file(folder / "model.safetensors")
+        largest = max((size for weight in weights.values() for size in weight.shape), default=0)
+        if max(settings["features"], settings["hidden"]) > largest:  # before anything is allocated
+            raise ValueError(
+                f"config.json states {settings['features']} features and {settings['hidden']} hidden units"
+            )
         model = FeatureMLP(settings["features"], settings["hidden"], 0, transform)
-        model.load_state_dict(load_file(folder / "model.safetensors"))
+        model.load_state_dict(weights)
     except (OSError, ValueError, LookupError, TypeError, RuntimeError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{folder}: not a checkpoint of a model of feature vectors: {reason}") from error

@@ -175,11 +175,11 @@ def unfolded(classifier: Any, facts: Any) -> tuple[Any, Float32Linear] | None:
     try:
         form, scale = facts["form"], float(facts["scale"])
         layers = _Head(**{layer: modules[facts[layer]] for layer in _Head._fields if layer in facts})
-    except (KeyError, TypeError, ValueError):
+        weight, bias = layers.read(form, scale)
+        expected = copy.deepcopy(layers)
+        expected.write(form, scale, weight, bias)
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):  # other layers, or of other shapes
         return None
-    weight, bias = layers.read(form, scale)
-    expected = copy.deepcopy(layers)
-    expected.write(form, scale, weight, bias)
     if not all(map(torch.equal, layers.parameters(), expected.parameters())):
         return None
     head = Float32Linear(weight.shape[1], 1)

@@ -3,12 +3,15 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
+
+from msgspec import Meta
 
 from rerank.models.model_files import model_files
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, short_hash
 from rerank.utils.inside import check_inside
+from rerank.utils.json_files import read_json
 from rerank.utils.progress import log, quiet
 
 REQUIRED = {  # any one of the files on the right is enough
@@ -18,6 +21,9 @@ REQUIRED = {  # any one of the files on the right is enough
 }
 ALL_BUT_PICKLES = ["*.json", "*.txt", "*.model", "model*.safetensors", "[0-9]_*/model*.safetensors"]
 """The files to download; the last pattern has sentence-transformers' layers on top of an encoder, such as 2_Dense."""
+
+SENTENCE_FILE = "config_sentence_transformers.json"
+"""What sentence-transformers writes beside a config.json."""
 
 EXPORT_FILE = "export.json"
 """The facts that `rerank export` records in its folder."""
@@ -98,11 +104,59 @@ def _downloaded(name: str) -> Path:
     return folder
 
 
-class CheckpointConfig(TypedDict, total=False):
-    """The keys of a config.json that are read; `save_cross_encoder` writes `rerank`."""
+class Recorded(TypedDict, total=False):
+    """What `save_cross_encoder` records of a cross-encoder."""
 
+    pooling: str
+    template: str
+    max_doc_tokens: Annotated[int, Meta(ge=1)]
+    first_stage_weight: float
+    first_stage: str
+    collection: str
+    language: str
+    head: dict[str, str | float]
+
+
+class CheckpointConfig(TypedDict, total=False):
+    """What is read of a config.json."""
+
+    model_type: str
     architectures: list[str] | None
-    rerank: dict[str, Any]
+    rerank: Recorded
+
+
+class TokenizerConfig(TypedDict, total=False):
+    """What is read of a tokenizer_config.json."""
+
+    model_max_length: Annotated[float, Meta(ge=1)] | None
+    tokenizer_class: str | None
+    model_input_names: list[str]
+    chat_template: str | list[dict[str, str]] | None
+    pad_token: str | dict[str, Any] | None
+    sep_token: str | dict[str, Any] | None
+    cls_token: str | dict[str, Any] | None
+    unk_token: str | dict[str, Any] | None
+    eos_token: str | dict[str, Any] | None
+    bos_token: str | dict[str, Any] | None
+
+
+class SentenceConfig(TypedDict, total=False):
+    """What is read of a config_sentence_transformers.json."""
+
+    model_type: str | None
+    prompts: dict[str, str | None] | None
+    default_prompt_name: str | None
+    similarity_fn_name: str | None
+
+
+def read_configs(folder: Path) -> CheckpointConfig:
+    """The config of a model, after a check of its types and of those of the files beside it."""
+    remedy = "download or save it again"
+    for name, shape in (("tokenizer_config.json", TokenizerConfig), (SENTENCE_FILE, SentenceConfig)):
+        if (folder / name).is_file():
+            read_json(folder / name, shape, remedy)
+    config: CheckpointConfig = read_json(folder / "config.json", CheckpointConfig, remedy)
+    return config
 
 
 @contextlib.contextmanager

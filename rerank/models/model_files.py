@@ -48,12 +48,12 @@ def model_files(folder: Path) -> list[Path]:
 
     Raises UserError for what leads out of the folder or is no regular file, and for a list of modules that is damaged.
     """
-    names = {path.relative_to(folder) for place in _folders(folder) for name in READ for path in place.glob(name)}
+    names = {path.relative_to(folder) for place in module_folders(folder) for name in READ for path in place.glob(name)}
     return [inside(folder, name) for name in sorted(names)]
 
 
-def _folders(folder: Path) -> Iterator[Path]:
-    """The folder, and those of its modules."""
+def module_folders(folder: Path) -> Iterator[Path]:
+    """The folder of a model, and those of its modules. Raises UserError for a folder outside it."""
     remedy, modules = "download or save the model again", dict[str, Any]()
     yield folder
     if (folder / MODULES_FILE).is_file():

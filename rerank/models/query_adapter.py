@@ -82,8 +82,11 @@ def load_adapter(folder: Path) -> QueryAdapter:
     file = folder / FILE
     try:
         tensors = load_file(file)
-        model = QueryAdapter(len(tensors["change"]))
-        model.change.data, model.scale = tensors["change"], float(tensors["scale"])
+        change = tensors["change"]
+        if change.shape != (len(change), len(change)):
+            raise ValueError(f"expected a square matrix, got {tuple(change.shape)}")
+        model = QueryAdapter(len(change))
+        model.change.data, model.scale = change, float(tensors["scale"])
     except Exception as error:  # safetensors and torch raise different types
         reason = str(error).splitlines()[0]
         raise UserError(f"{file}: not the matrix of a query adapter: {reason}; fit the pipeline again") from error

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.config import CollectionSettings, Config, FirstStageSettings, OutputSettings, TrainingSettings
+from rerank.config.files import check_file
 from rerank.config.settings import Precision
 from rerank.data.collections import open_collection, with_copied_documents
 from rerank.experiments.runs.layout import MANIFEST, CollectionFolder
@@ -20,7 +21,7 @@ from rerank.pipelines.record import EVIDENCE, read_evidence, read_pipeline_manif
 from rerank.pipelines.stages.world import World
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, remove_leftovers, short_hash, user_cache
-from rerank.utils.inside import copy_files
+from rerank.utils.inside import copy_files, inside
 from rerank.utils.integrity import changes, files_below, record_of
 from rerank.utils.json_files import check_shape
 from rerank.utils.locks import locked
@@ -165,7 +166,11 @@ def load_fitted(
         collection = open_collection(settings.source, settings.queries)
     if copy_to:
         collection = with_copied_documents(collection, copy_to)
+    if settings.queries:
+        check_file(f"{folder}: its queries", settings.queries)
     places = {name: _from(folder, place) for name, place in facts["places"].items()}
+    for place in facts["places"].values() if portable else ():
+        inside(folder, place)
     is_written = new_documents and home in (folder, folder.parent)
     cache = None if is_written else _cache_of(folder, manifest)
     world = World(config, collection, CollectionFolder(home), places=places, cache=cache)

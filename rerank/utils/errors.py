@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import re
 from collections.abc import Iterable
 
 
@@ -14,6 +15,19 @@ class UserError(Exception):
 
     def __str__(self) -> str:
         return one_line(super().__str__())
+
+
+UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufff9-\ufffb]")
+"""Characters that a terminal obeys, that turn the direction of a text, or that cannot be written."""
+
+
+def escaped(text: str) -> str:
+    r"""A text for a terminal, in any script, with escapes for control characters.
+
+    >>> print(escaped("a\u202eb"))
+    a\u202eb
+    """
+    return UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def one_line(text: str) -> str:

@@ -9,7 +9,7 @@ import reprlib
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -80,6 +80,11 @@ def check_shape(value: Any, shape: Any, place: str = "") -> Any:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
         raise ValueError(f"{str(error)[0].lower()}{str(error)[1:]}{place}") from None
+
+
+def numbers(count: int) -> Any:
+    """The shape of a list of so many numbers."""
+    return Annotated[list[float], msgspec.Meta(min_length=count, max_length=count)]
 
 
 def shown(value: object) -> str:

@@ -57,6 +57,8 @@ def _load(what: str, load: Callable[[], object]) -> None:
     _begun.add(what)
     try:
         load()
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit too: an import ends no command
         _begun.discard(what)
         raise UserError(f"{what}: cannot be imported: {type(error).__name__}: {error}") from error

@@ -11,6 +11,8 @@ from typing import TypeVar
 
 from tqdm import tqdm
 
+from rerank.utils.errors import one_line
+
 Item = TypeVar("Item")
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -23,7 +25,7 @@ class _Terminal(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if _is_main_process():
-            tqdm.write(self.format(record), file=sys.stderr)
+            tqdm.write(one_line(self.format(record)), file=sys.stderr)
 
 
 def log_to_terminal() -> None:
@@ -87,6 +89,7 @@ def progress(
     `total` counts all items, including the `before` that an earlier process has done and that are not in `items`.
     `show=False` shows nothing, for all but one of several processes.
     """
+    what = one_line(what)
     if not show:
         yield from items
     elif sys.stderr.isatty() or "ipykernel" in sys.modules:

@@ -26,17 +26,18 @@ from scripts.campaign.determinism import determinism
 from scripts.campaign.disks import disks
 from scripts.campaign.kills import kills
 from scripts.campaign.neighbours import neighbours
+from scripts.campaign.strangers import hostile, links
 from scripts.campaign.trials import SkippedError, Trial, trial_folder
 from scripts.campaign.world import UndisturbedError, World
 from scripts.command_line import open_app, run_app
 
-KINDS = {kind.__name__: kind for kind in (kills, disks, neighbours, determinism)}
+KINDS = {kind.__name__: kind for kind in (kills, disks, neighbours, determinism, links, hostile)}
 """Every kind of trial, in the order in which they take turns."""
 SECONDS_BETWEEN_LINES = 20.0
 
 app = open_app(
     "python -m scripts.campaign",
-    "Tries to break rerank with kills, full disks and neighbours at random, and reports what broke.",
+    "Tries to break rerank with kills, full disks, neighbours and hostile folders at random, and reports what broke.",
 )
 
 
@@ -57,7 +58,7 @@ def campaign(
     minutes: float = 30.0,
     seed: int | None = None,
     only: Annotated[
-        tuple[Literal["kills", "disks", "neighbours", "determinism"], ...],
+        tuple[Literal["kills", "disks", "neighbours", "determinism", "links", "hostile"], ...],
         Parameter(consume_multiple=True, negative=()),
     ] = (),
     trials: int = 0,

@@ -128,6 +128,11 @@ def test_a_broken_plugin_is_named_in_one_line(here, capsys):
     line = failed(capsys, "fuse", "a.run", "--plugin", "broken", "--out", "b.run")
     assert line == "rerank: --plugin broken: cannot be imported: ModuleNotFoundError: No module named 'nowhere'"
     os.environ[plugins.VARIABLE] = ""
+    for code, error in (("import sys; sys.exit(0)", "SystemExit: 0"), ("raise GeneratorExit('x')", "GeneratorExit: x")):
+        Path("ending.py").write_text(code)
+        line = failed(capsys, "doctor", "--plugin", "ending")
+        assert line == f"rerank: --plugin ending: cannot be imported: {error}"
+        os.environ[plugins.VARIABLE] = ""
     assert "no module named 'absent'" in failed(capsys, "--plugin", "absent", "doctor").lower()
     os.environ[plugins.VARIABLE] = ""
     assert "expected the name of a module, such as my_losses, got nothing" in failed(capsys, "doctor", "--plugin")

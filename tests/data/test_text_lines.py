@@ -6,6 +6,7 @@ import tracemalloc
 
 import pytest
 
+from rerank.data import text_lines
 from rerank.data.runs import read_qrels, read_run
 from rerank.data.text_lines import read_blocks, read_lines, read_objects, read_queries
 from rerank.utils.errors import UserError
@@ -66,6 +67,27 @@ def test_a_line_that_is_too_long_is_named(tmp_path):
     path.write_bytes(b"1234\n1234567890\n")
     with pytest.raises(UserError, match=r"file:2: expected words, got a line of more than 5 bytes$"):
         list(read_blocks(path, "words", longest=5, size=4))
+
+
+def test_a_gzipped_line_and_a_file_that_unpack_without_end_are_refused_in_little_memory(tmp_path, monkeypatch):
+    for name, block in (("line", b"x" * MEGABYTE), ("lines", b"x\n" * (MEGABYTE // 2))):
+        with gzip.open(tmp_path / name, "wb", compresslevel=9) as out:
+            for _ in range(50):
+                out.write(block)
+    monkeypatch.setattr(text_lines, "LONGEST_LINE", MEGABYTE)
+    monkeypatch.setattr(text_lines, "MOST_UNPACKED", MEGABYTE)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError, match=r"line:1: expected lines, got a line of more than 1,000,000 bytes$"):
+            list(read_lines(tmp_path / "line", "lines"))
+        for read in (read_lines, read_blocks):
+            with pytest.raises(
+                UserError, match=r"lines: unpacks to over 200 times its size, .* unpack it with gunzip$"
+            ):
+                sum(1 for _ in read(tmp_path / "lines", "lines"))
+        assert tracemalloc.get_traced_memory()[1] < 4 * MEGABYTE
+    finally:
+        tracemalloc.stop()
 
 
 EXPECTED = "an object with id"

@@ -175,7 +175,7 @@ def test_what_is_no_bi_encoder_is_one_line(tmp_path, configured):
     damaged = tmp_path / "encoder" / "modules.json"
     configured()
     damaged.write_text("[{")
-    with pytest.raises(UserError, match=r"sentence-transformers cannot open .*; download or save it again"):
+    with pytest.raises(UserError, match=r"modules\.json: not JSON .*; download or save the model again"):
         BiEncoder.load(str(damaged.parent), device="cpu")
 
 

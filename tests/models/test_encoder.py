@@ -130,7 +130,7 @@ MISTAKES = {
         "lack 2 tensors of a BertForSequenceClassification, classifier",
     ),
     "weights of another shape": (lambda folder: change_config(folder, intermediate_size=128), "AutoModel cannot open"),
-    **{f"a damaged {name}": (cut(name), "cannot open|not JSON")
+    **{f"a damaged {name}": (cut(name), "cannot open|not JSON|expected a safetensors file")
        for name in ("config.json", "tokenizer.json", "model.safetensors")},
     **{f"a {kind}": (config_of(kind), f"a {kind.lower()} model saved as .*, not a text encoder; expected one such as")
        for kind in ("T5", "ViT", "Mamba")},

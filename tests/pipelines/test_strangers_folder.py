@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 from pathlib import Path
 
@@ -146,6 +147,44 @@ def test_what_is_no_regular_file_is_refused(here, name, make, capsys):
     make(path)
     for words in READING.values():
         assert failed(capsys, *words).startswith("rerank: ")
+
+
+@pytest.mark.parametrize("command", READING)
+def test_a_bit_flipped_in_the_evidence_is_refused(here, command, capsys):
+    content = bytearray((FOLDER / "evidence.json").read_bytes())
+    content[len(content) // 2] ^= 1
+    (FOLDER / "evidence.json").write_bytes(content)
+    line = failed(capsys, *READING[command])
+    assert f"{FOLDER}: changed since it was written: evidence.json: expected XXH3 " in line
+
+
+WRONG = (None, True, -1, 1.5, "x", [], ["x"], {}, {"x": "y"})
+
+
+@pytest.mark.parametrize("name", ["evidence.json", "manifest.json"])
+def test_wrong_types_under_true_hashes_are_one_line(here, name, capsys):
+    """Each value of a file in turn has another type; what is left out is missing."""
+    text = (FOLDER / "evidence.json").read_text()
+    keys = json.loads(text) if name == "evidence.json" else json.loads((FOLDER / name).read_text())["pipeline"]
+    rng = random.Random(name)
+    for key in keys:
+        value = rng.choice(WRONG)
+        changed = {inner: one for inner, one in keys.items() if inner != key} | (
+            {key: value} if value is not None else {}
+        )
+        if name == "evidence.json":
+            (FOLDER / name).write_text(json.dumps(changed))
+            forged()
+        else:
+            facts = json.loads((FOLDER / name).read_text())
+            write_manifest(FOLDER / name, facts | {"pipeline": changed})
+        for words in (READING["report"], READING["verify"]):
+            try:
+                code = ended(words)
+            except Exception as error:
+                pytest.fail(f"{key} = {value!r}: {words[0]}: {type(error).__name__}: {error}")
+            assert code in (0, 2), (key, value, words[0])
+        capsys.readouterr()
 
 
 def test_a_recorded_file_outside_the_folder_is_refused(here, capsys):

@@ -16,10 +16,21 @@ import numpy as np
 
 from rerank.data.folds import Judged, merge_splits
 from rerank.data.store import ArrayStore, RepeatedIdError, StoreWriter, open_store
-from rerank.data.text_lines import check_id, parse_object, read_lines, read_objects, read_queries, size_of, text_under
+from rerank.data.text_lines import (
+    LONGEST_LINE,
+    check_id,
+    parse_object,
+    read_blocks,
+    read_lines,
+    read_objects,
+    read_queries,
+    size_of,
+    text_under,
+)
 from rerank.data.types import Document, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.files import kept_hash, refused_in_one_line, remove, short_hash, user_cache
+from rerank.utils.inside import inside
 from rerank.utils.progress import progress
 
 CORPUS = "corpus.jsonl"
@@ -69,8 +80,9 @@ class BeirFolder:
         if not found:
             return Judged({})
         self._check_files(QRELS)
-        published = (self._folder / FILES["train"]).is_file()
-        files = {split: self._folder / name for split, name in FILES.items() if published or split == "test"}
+        published = inside(self._folder, FILES["train"]).is_file()
+        paths = {split: inside(self._folder, name) for split, name in FILES.items()}
+        files = {split: path for split, path in paths.items() if published or split == "test"}
         splits = {split: _read_qrels(file) for split, file in files.items() if file.is_file()}
         unused = sorted(file.name for file in found.difference(files.values()))
         why = "" if published else f"; a published split needs {FILES['train']} beside {QRELS}"
@@ -109,8 +121,8 @@ class BeirFolder:
         self._check_files(CORPUS, QUERIES, QRELS)
 
     def count(self) -> int:
-        with self._corpus.open("rb") as lines:
-            return sum(1 for _ in lines)
+        blocks = read_blocks(self._corpus, CORPUS, LONGEST_LINE)
+        return sum(block.count(b"\n") + (not block.endswith(b"\n")) for block in blocks)
 
     def documents(self) -> Iterator[Document]:
         _ = self._offsets  # raises an error for a repeated id; a set of all ids of a large file needs too much memory
@@ -230,7 +242,7 @@ class BeirFolder:
         return f"an object with {self.id_key} and {self.text_key} on one line"
 
     def _check_files(self, *names: str) -> None:
-        missing = [name for name in names if not (self._folder / name).is_file()]
+        missing = [name for name in names if not inside(self._folder, name).is_file()]
         if missing:
             raise UserError(
                 f"{self.source}: no {' and no '.join(missing)}; a collection folder holds {CORPUS} (lines with "

@@ -5,11 +5,12 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from msgspec import Meta
 from torch import Tensor, nn
 
 from rerank.batches.batch import Packed
@@ -17,10 +18,11 @@ from rerank.batches.templates import open_template
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export.formats import OPENERS, WRITERS, Graph, Rows
 from rerank.models.gpu import Autocast
-from rerank.models.hub import EXPORT_FILE, quiet_transformers
+from rerank.models.hub import EXPORT_FILE, Recorded, quiet_transformers
 from rerank.models.packing import first_token_part, in_mode, layers_of
 from rerank.models.pooling import POOLINGS, expect_pooling
 from rerank.utils.errors import UserError
+from rerank.utils.inside import check_inside
 from rerank.utils.integrity import Record, changes, record_of
 from rerank.utils.json_files import read_json
 
@@ -40,10 +42,16 @@ class ExportFacts(TypedDict):
     checkpoint: str
     pooling: str
     template: str
-    max_length: int
-    max_doc_tokens: int
+    max_length: Annotated[int, Meta(ge=1)]
+    max_doc_tokens: Annotated[int, Meta(ge=1)]
     settings: dict[str, Any]
     files: Record
+
+
+class RecordedInExport(TypedDict):
+    """The types of the `settings` that are used."""
+
+    settings: Recorded
 
 
 class ExportedCrossEncoder:
@@ -135,7 +143,9 @@ def open_export(name: str, template: str) -> ExportedCrossEncoder:
     Raises UserError for a damaged file, a missing package, an unknown pooling, and a template that differs.
     """
     folder, remedy = Path(name), "export the checkpoint again"
+    check_inside(folder)
     facts: ExportFacts = read_json(folder / EXPORT_FILE, ExportFacts, remedy)
+    read_json(folder / EXPORT_FILE, RecordedInExport, remedy)
     if damage := next(changes(folder, facts["files"]), None):
         raise UserError(f"{folder}: {damage}; {remedy}")
     if template and template != facts["template"]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, TypedDict
 
 from rerank.data.types import Fold, Run
 from rerank.evaluation.evaluate import values_of
@@ -29,6 +29,13 @@ B = (0.2, 0.4, 0.6, 0.75, 0.9)
 
 TUNED_DEPTH = 100
 """Documents of a query in the rankings that tune k1 and b."""
+
+
+class Chosen(TypedDict):
+    """bm25.json."""
+
+    k1: float
+    b: float
 
 
 @stage
@@ -85,7 +92,7 @@ class BM25Stage(Composable):
         return BM25Ranker(replace(self, k1=chosen.k1, b=chosen.b), world, self._index(world))
 
     def open(self, world: World, folder: Path) -> "BM25Ranker":
-        chosen = read_json(folder / FILE, dict[str, float], "fit the pipeline again") if self.tune else {}
+        chosen = read_json(folder / FILE, Chosen, "fit the pipeline again") if self.tune else {}
         return BM25Ranker(replace(self, **chosen), world, self._index(world))
 
     def _index(self, world: World) -> Path:

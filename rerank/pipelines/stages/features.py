@@ -17,7 +17,7 @@ from rerank.pipelines.stages.base import Learns, stage
 from rerank.pipelines.stages.composition import Composable
 from rerank.pipelines.stages.reranking import WHOLE_LISTS, lists_to_rank, train
 from rerank.pipelines.stages.world import World
-from rerank.utils.json_files import read_json
+from rerank.utils.json_files import numbers, read_json
 from rerank.utils.parameters import Whole, at_least
 
 FILE = "weights.json"
@@ -83,7 +83,7 @@ class FeaturesStage(Composable):
         return FeaturesRanker(self, (model.weights * judged / (judged + SHRUNK_BY)).tolist())
 
     def open(self, world: World, folder: Path) -> "FeaturesRanker":
-        return FeaturesRanker(self, read_json(folder / FILE, list[float], "fit the pipeline again"))
+        return FeaturesRanker(self, read_json(folder / FILE, numbers(len(self.of) - 1), "fit the pipeline again"))
 
 
 @dataclass(frozen=True)

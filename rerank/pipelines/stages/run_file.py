@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from rerank.config.files import check_file
 from rerank.data.runs import read_run
 from rerank.data.types import Fold, Run
 from rerank.pipelines.stages.base import Learns, stage
@@ -33,6 +34,7 @@ class RunFileStage(Composable):
         return self.open(world, folder)
 
     def open(self, world: World, folder: Path) -> "RunFileRanker":
+        check_file("stage of kind run:", self.file)
         return RunFileRanker(self.file, read_run(self.file))
 
 

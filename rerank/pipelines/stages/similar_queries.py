@@ -103,12 +103,24 @@ class SimilarQueriesStage(Composable):
         learned = read_json(folder / FILE, Learned, REMEDY)
         if learned["version"] != VERSION:
             raise UserError(f"{folder / FILE}: version {learned['version']} of votes; expected {VERSION}; {REMEDY}")
-        return SimilarQueriesRanker(self, world, np.load(folder / VECTORS), learned["relevant"], learned["weight"])
+        vectors = _read_vectors(folder / VECTORS, len(learned["relevant"]))
+        return SimilarQueriesRanker(self, world, vectors, learned["relevant"], learned["weight"])
 
     def vote(self, cosines: np.ndarray) -> np.ndarray:
         """The votes of judged queries, from their cosines with the query."""
         votes: np.ndarray = np.maximum(cosines, 0.0) ** POWER
         return votes
+
+
+def _read_vectors(file: Path, count: int) -> np.ndarray:
+    """(queries, dimensions) numbers of a file; raises UserError for any other array."""
+    try:
+        vectors = np.load(file, mmap_mode="r")  # mapped: its header may state more than the file has
+        if len(vectors) != count or (count and vectors.ndim != 2) or vectors.dtype.kind != "f":
+            raise ValueError(f"expected {count} vectors")
+        return np.array(vectors)
+    except (OSError, ValueError, EOFError, TypeError, AttributeError) as error:
+        raise UserError(f"{file}: not the vectors of judged queries: {error}; {REMEDY}") from error
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,153 @@
+"""The sizes that a model's config states, against the shapes of its weights, before anything is allocated."""
+
+import math
+import os
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from msgspec import Meta
+
+from rerank.utils.errors import UserError
+from rerank.utils.inside import open_regular
+from rerank.utils.json_files import check_shape, parse_json, read_json
+
+CONFIG = "config.json"
+LENGTH = struct.Struct("<Q")  # of the header of a safetensors file, in its first bytes
+LONGEST_HEADER = 100_000_000  # bytes, as safetensors itself allows
+PARTS = re.compile(r"(num|n)_.*(layers?|blocks|experts|groups)|n_layer|(en|de)coder_layers|layers|depth")  # modules
+LABELS = re.compile(r"num_labels|n_labels")  # a key of a count of names, which are made one by one
+NO_SIZE = re.compile(r"theta|base|token|seed|length")  # keys of numbers that allocate nothing
+MOST_PARTS, MOST_LABELS, LARGEST = 1000, 2**16, 2**24
+"""What a config may state although no tensor is that large: shared layers, unused labels, positions."""
+SLACK = 2**24
+"""Parameters that a model may have beside its weights, as a head that is to be trained."""
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""The name of a tensor -> its shape."""
+
+
+class TensorFacts(TypedDict):
+    """What the header of a safetensors file says of a tensor."""
+
+    shape: tuple[Annotated[int, Meta(ge=0)], ...]
+    data_offsets: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The largest dimension of a model's tensors, the numbers in their names, and how many numbers they have."""
+
+    largest: int
+    parts: int
+    numbers: int
+
+    @classmethod
+    def of(cls, shapes: Shapes) -> "Sizes":
+        places = [int(part) for name in shapes for part in name.split(".") if part.isdecimal() and len(part) < 10]
+        largest = max((size for shape in shapes.values() for size in shape), default=0)
+        return cls(largest, max(places, default=0) + 1, sum(map(math.prod, shapes.values())))
+
+
+def check_sizes(folder: Path, name: str) -> None:
+    """Raises UserError for a folder whose config states a size far from that of every tensor in its weights.
+
+    The folder may have no config or no weights; then there is nothing to compare.
+    """
+    remedy = f"encoder {name}: download or save it again"
+    if not (folder / CONFIG).exists():
+        return
+    config = read_json(folder / CONFIG, dict[str, Any], remedy)
+    try:
+        shapes = weight_shapes(folder)
+        sizes = Sizes.of(shapes)
+        for key, stated in _sizes_in(config):
+            most = max(sizes.parts, MOST_PARTS) if PARTS.fullmatch(key) else max(sizes.largest, LARGEST)
+            most = max(sizes.largest, MOST_LABELS) if LABELS.fullmatch(key) else most
+            if shapes and stated > most:
+                raise ValueError(f"{CONFIG} states {key} {stated}, but no tensor of its weights has such a size")
+    except ValueError as error:
+        raise UserError(f"{folder}: {error}; {remedy}") from error
+
+
+def check_parameters(folder: Path, name: str) -> None:
+    """Raises UserError if a model has many more parameters than its weights; nothing is allocated for it."""
+    import torch
+    import transformers
+
+    config: Any = read_json(folder / CONFIG, dict[str, Any], "") if (folder / CONFIG).exists() else {}
+    if "model_type" not in config or "quantization_config" in config or not (shapes := weight_shapes(folder)):
+        return
+    numbers = Sizes.of(shapes).numbers
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        with torch.device("meta"):
+            model = transformers.AutoModel.from_config(config, trust_remote_code=False)
+    except Exception:  # what cannot be made is refused where it is opened, with a reason
+        return
+    if (count := sum(one.numel() for one in model.parameters())) > 2 * numbers + SLACK:
+        raise UserError(
+            f"encoder {name}: {CONFIG} states {count:,} parameters, its weights have {numbers:,}; download or save it "
+            "again"
+        )
+
+
+def _sizes_in(config: Any, key: str = "") -> Iterator[tuple[str, int]]:
+    """The whole numbers of a config that are sizes, with their keys, at any depth."""
+    if isinstance(config, dict):
+        for name, value in config.items():
+            yield from _sizes_in(value, name)
+    elif isinstance(config, int) and not NO_SIZE.search(key):
+        yield key, config
+
+
+def weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of the tensors in a folder's weights, of which only the headers are read; {} if it has none.
+
+    Raises ValueError for a file that is damaged, or whose header states more than the file has.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file in sorted(folder.glob("model*.safetensors")):
+        shapes |= _safetensors(file)
+    if not shapes:
+        for file in sorted(folder.glob("pytorch_model*.bin")):
+            shapes |= _pickled(file)
+    return shapes
+
+
+def _safetensors(file: Path) -> dict[str, tuple[int, ...]]:
+    with open_regular(file) as content:
+        size, first = os.fstat(content.fileno()).st_size, content.read(LENGTH.size)
+        length = LENGTH.unpack(first)[0] if len(first) == LENGTH.size else size
+        if length > min(LONGEST_HEADER, size - len(first)):
+            raise ValueError(f"{file.name}: expected a safetensors file, got {size:,} bytes without a header")
+        header = parse_json(content.read(length), dict[str, Any])
+    header.pop("__metadata__", None)
+    tensors = check_shape(header, dict[str, TensorFacts], f" in the header of {file.name}")
+    for name, facts in tensors.items():
+        begin, end = facts["data_offsets"]
+        most = 2 * (end - begin)  # the smallest numbers have four bits
+        if not 0 <= begin <= end <= size - LENGTH.size - length or math.prod(facts["shape"]) > most:
+            raise ValueError(f"{file.name}: its header states more of {name} than the file has")
+    return {name: facts["shape"] for name, facts in tensors.items()}
+
+
+def _pickled(file: Path) -> dict[str, tuple[int, ...]]:
+    import torch
+
+    found: Any = {}
+    for mapped in (True, False):  # the format of torch before 1.6 cannot be mapped
+        try:
+            found = torch.load(file, map_location="meta", weights_only=True, mmap=mapped)
+            break
+        except Exception:  # what torch does not load is refused where the model is opened, with a reason
+            continue
+    tensors = {name: tuple(value.shape) for name, value in found.items()} if isinstance(found, dict) else {}
+    size = file.stat().st_size
+    for name, shape in tensors.items():
+        if math.prod(shape) > 2 * size:
+            raise ValueError(f"{file.name}: states more of {name} than the file has")
+    return tensors
