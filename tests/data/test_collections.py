@@ -256,7 +256,7 @@ def test_a_registered_reader_opens_files_with_other_keys(folder, monkeypatch):
     with (papers / "corpus.jsonl").open("a") as corpus:
         corpus.write('{"pmid": "d2"}')
     with pytest.raises(UserError, match=r"corpus.jsonl:2: expected a text under 'abstract', got none"):
-        list(collection.documents())
+        list(open_collection(str(papers)).documents())
 
 
 @pytest.mark.parametrize(
