@@ -70,9 +70,10 @@ def score(
 
         print_result(score_queries(config, Path(model), out))
         return
-    from rerank.experiments.score import rescore
+    from rerank.experiments.score import expect_scorable, rescore
     from rerank.experiments.scorer import recorded_depth
 
+    expect_scorable(config, run, out, on)  # before the model is read, or downloaded
     if not depth:
         config = replace(config, first_stage=replace(config.first_stage, depth=recorded_depth(model)))
     if not rescore(config, model, run, out, parts, on):

@@ -112,6 +112,19 @@ class Parts:
         remove_at_once(self.folder)
 
 
+def expect_scorable(config: Config, run: Path | None, out: Path, engine: str) -> Path:
+    """The manifest of the run `out`; raises UserError for what is wrong whatever the model, before it is opened."""
+    manifest = manifest_of(out)
+    tag_of(out)
+    expect_engine(engine)
+    check_encoder(config)
+    if config.collection.source:
+        expect_text(config.collection.source)
+    if run:
+        check_file("run", run)
+    return manifest
+
+
 @kept_torch_settings()
 def rescore(
     config: Config, checkpoint: str, run: Path | None, out: Path, parts: int | None = None, engine: str = LOCAL
@@ -127,14 +140,7 @@ def rescore(
     a model without a trained head, for inputs that are missing or malformed, for an `out` that cannot be written or
     gives the run no name, and if the cluster is lost.
     """
-    manifest, here = manifest_of(out), engine == LOCAL
-    tag_of(out)  # refuses a name without a tag before any work
-    expect_engine(engine)
-    check_encoder(config)
-    if config.collection.source:
-        expect_text(config.collection.source)
-    if run:
-        check_file("run", run)
+    manifest, here = expect_scorable(config, run, out, engine), engine == LOCAL
     accelerator = open_accelerator(config.training if here else TrainingSettings(device="cpu"))
     if not here:  # this process scores nothing
         expect_one_process(accelerator, f"--on {engine}:")

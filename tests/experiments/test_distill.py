@@ -109,7 +109,7 @@ def test_the_student_learns_the_order_of_a_teacher_that_was_trained_on_the_colle
         assert folder.path == Path(f"runs/towns/distill-{loss}")
         before, after = agreement(student, folder.fold("1").checkpoint)
         assert after > before + 0.3
-    assert "checkpoint: was trained on this collection" in caplog.text
+    assert "checkpoint: was trained on judgments of this collection" in caplog.text
 
 
 def agreement(config, checkpoint):
