@@ -101,7 +101,9 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
 def recorded_depth(checkpoint: str) -> int:
     """The candidates of a query that a checkpoint was trained on; the default depth if it does not record any."""
     folder = Path(checkpoint) if is_export(checkpoint) else encoder_folder(checkpoint)
-    depth = read_json(folder / "config.json", CheckpointConfig, "choose another").get("rerank", {}).get("depth")
+    if not (file := folder / "config.json").is_file():  # of a damaged export, which says so when it is opened
+        return FirstStageSettings().depth
+    depth = read_json(file, CheckpointConfig, "choose another").get("rerank", {}).get("depth")
     if not isinstance(depth, int) or depth < 1:
         return FirstStageSettings().depth
     log.info(f"{checkpoint}: re-ranks {depth} documents of a query, as in its training; --depth changes that")
