@@ -70,8 +70,8 @@ def train_folds(config: Config, fold: str = "all") -> ExperimentFolder:
     >>> from rerank.config import CollectionSettings, EncoderSettings
     >>> config = Config(CollectionSettings("my-collection"), encoder=EncoderSettings("bert-base-uncased"))
     >>> folder = train_folds(config)  # doctest: +SKIP
-    >>> folder.all_run  # doctest: +SKIP
-    PosixPath('runs/my-collection/smoothi/all.run')
+    >>> folder.name  # doctest: +SKIP
+    'smoothi'
     """
     experiment = open_experiment(config, fold)
     for one_fold in experiment.dataset.folds:

@@ -28,8 +28,14 @@ FEWEST = 6
 
 INNER_DEPTH = 200
 """Documents of a query in rankings that are used only for training and selection; it saves memory."""
-FITTED, NAME, RUN = "fitted", "stage.txt", "all.run"
-"""The folder of a fitted stage, the file in it with the stage's name, and the run in the folder of a whole ranking."""
+FITTED = "fitted"
+"""The folder of a fitted stage."""
+
+NAME = "stage.txt"
+"""The file in it with the stage's name."""
+
+RUN = "whole.run"
+"""The run in the folder of a whole ranking."""
 
 Parts = Mapping[str, tuple[str, ...]]
 """Name of a part -> its query ids."""

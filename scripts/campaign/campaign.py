@@ -154,7 +154,8 @@ def _report(kinds: Iterable[str], tally: Tally, seed: int, seconds: float) -> st
     machine = f"{processor}, Python {platform.python_version()}, {datetime.now().astimezone():%Y-%m-%d}"
     title = f"Seed {seed}, {seconds / 60:.0f} minutes, {machine}"
     skipped = [f"{name}: {count} skipped" for name, count in tally.skipped.items()]
-    return render(Table(title, [list(map(cells, rows))], notes=[*skipped, *tally.reports]), "markdown")
+    broke = "".join(f"\n{report}\n" for report in tally.reports)  # of several lines, which no table has
+    return render(Table(title, [list(map(cells, rows))], notes=skipped), "markdown") + broke
 
 
 main = partial(run_app, app)

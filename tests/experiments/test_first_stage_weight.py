@@ -98,7 +98,7 @@ def test_the_first_stage_may_be_another_run(here, capsys):
         capsys.readouterr()
         main(["search", str(searched), "amber0", "--collection", "towns"])
         lines = [line for line in capsys.readouterr().err.splitlines() if "a search adds" in line]
-        assert [line[len("this model was ") :].split(", so")[0] for line in lines] == told
+        assert [line[len("this model was ") :].split(", which")[0] for line in lines] == told
 
 
 def test_score_adds_the_scores_of_the_run_that_it_re_ranks(here):
@@ -112,7 +112,7 @@ def test_score_adds_the_scores_of_the_run_that_it_re_ranks(here):
 
 def test_python_adds_the_scores_that_it_is_given(here, capsys):
     model = rerank.Reranker.load(CHECKPOINT, device="cpu")
-    assert "this model adds the first stage's scores, with weight 0.5" in capsys.readouterr().err
+    assert "this model adds first-stage scores, with weight 0.5" in capsys.readouterr().err
     texts, given = ["good wood", "bad", "good"], [7.0, 30.0, 5.0]
     own, added = model.score("good", texts), WEIGHT * (np.array(given) - np.mean(given)) / np.std(given)
     expected = own + added

@@ -177,7 +177,7 @@ def test_a_fit_goes_on_from_undamaged_files_alone(here, monkeypatch, caplog):
             rerank.fit("towns", stages, out="p")
     files = [file for file in Path("p.unfinished").rglob("*") if file.is_file() and file.name != "files.json"]
     kept = [file for file in files if file.parent.name != "runs"]
-    assert {"all.run", "weights.json"} <= {file.name for file in kept}
+    assert {"whole.run", "weights.json"} <= {file.name for file in kept}
     for file in kept:
         file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     rerank.fit("towns", stages, out="p")

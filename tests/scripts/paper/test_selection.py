@@ -45,7 +45,11 @@ def test_validation_values_of_a_manifest_are_taken(folder):
         return open_results(folder, P1).experiments[0].folds[0].validation_mean(P1)
 
     assert mean() == 1
-    facts = {"fold": {"valid": []}, "outcome": {"valid": {"means": {P1: 0.25}}}}
+    facts = {
+        "config": {}, "fold": {"name": "1", "train": [], "valid": [], "test": []}, "best_valid": 0.25,
+        "outcome": {"valid": {"sha256": "", "means": {P1: 0.25}}}, "qrels": {},
+        "files": {"log.jsonl": {"bytes": 0, "xxh3_128": ""}},
+    }  # fmt: skip
     write_manifest(folder / "a" / "fold1" / "manifest.json", facts)
     assert mean() == 0.25
 
