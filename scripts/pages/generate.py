@@ -41,6 +41,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/losses.md": losses_page((ROOT / "docs" / "papers.md").read_text(encoding="utf-8")),
         "changelog.md": root_page("CHANGELOG.md"),
         "contributing.md": root_page("CONTRIBUTING.md"),
+        "security.md": root_page("SECURITY.md"),
         **{f"reference/api/{package}.md": api_page(package) for package in public_packages()},
     }
     for name, text in pages.items():
@@ -49,8 +50,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Points links to CONTRIBUTING.md of the root folder at its page."""
-    return re.sub(r"\]\(((?:\.\./)*)\.\./CONTRIBUTING\.md", r"](\1contributing.md", markdown)
+    """Points links to CONTRIBUTING.md and SECURITY.md of the root folder at their pages."""
+    names = r"\]\(((?:\.\./)*)\.\./(CONTRIBUTING|SECURITY)\.md"
+    return re.sub(names, lambda match: f"]({match[1]}{match[2].lower()}.md", markdown)
 
 
 def command_line_page() -> str:
