@@ -21,8 +21,12 @@ LONGEST_HEADER = 100_000_000  # bytes, as safetensors itself allows
 PARTS = re.compile(r"(num|n)_.*(layers?|blocks|experts|groups)|n_layer|(en|de)coder_layers|layers|depth")  # modules
 LABELS = re.compile(r"num_labels|n_labels")  # a key of a count of names, which are made one by one
 NO_SIZE = re.compile(r"theta|base|token|seed|length")  # keys of numbers that allocate nothing
-MOST_PARTS, MOST_LABELS, LARGEST = 1000, 2**16, 2**24
-"""What a config may state although no tensor is that large: shared layers, unused labels, positions."""
+MOST_PARTS = 1000
+"""The layers that a config may state although fewer have weights: they may be shared."""
+MOST_LABELS = 2**16
+"""The labels that a config may state although no tensor is that large: they may be unused."""
+LARGEST = 2**24
+"""Another size that a config may state although no tensor is that large, such as positions."""
 SLACK = 2**24
 """Parameters that a model may have beside its weights, as a head that is to be trained."""
 

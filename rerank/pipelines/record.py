@@ -65,7 +65,7 @@ class StageRow(Gain):
     kept: bool
 
 
-class Evidence(TypedDict):
+class EvidenceRecord(TypedDict):
     """evidence.json (`evidence.evidence_of`)."""
 
     measure: str
@@ -98,7 +98,7 @@ def read_evidence(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder}: changed since it was written: {changed}; {REMEDY}")
     evidence: dict[str, Any] = read_json(folder / EVIDENCE, dict[str, Any], REMEDY)
     if evidence:
-        read_json(folder / EVIDENCE, Evidence, REMEDY)
+        read_json(folder / EVIDENCE, EvidenceRecord, REMEDY)
         _check_names(evidence, folder / EVIDENCE)
     return evidence
 

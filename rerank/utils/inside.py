@@ -10,7 +10,10 @@ from pathlib import Path, PurePath
 
 from rerank.utils.errors import UserError
 
-HUB_SNAPSHOTS, HUB_BLOBS = "snapshots", "blobs"  # the folders of a model in the cache of the Hugging Face hub
+HUB_SNAPSHOTS = "snapshots"
+"""The folder of a model's versions in the cache of the Hugging Face hub: links to the files in HUB_BLOBS."""
+HUB_BLOBS = "blobs"
+"""The folder of a model's files in this cache."""
 MOST_BYTES = 2**28  # of a file that is read whole
 
 

@@ -41,7 +41,7 @@ class Stages(dict[str, Stage], Composable):
 
     def __add__(self, other: Any) -> "Stages":
         """The stages of both and the fusion of their last stages; a + b + c is one fusion of three."""
-        right = other if isinstance(other, Stages) else _as_stages(other)
+        right = _as_stages(other)
         joined, names = Stages(self), dict[str, str]()
         for name, stage in right.items():
             renamed = tuple(names[lower] for lower in below(stage))
@@ -53,7 +53,7 @@ class Stages(dict[str, Stage], Composable):
         last, added = list(self)[-1], names[list(right)[-1]]
         fused = joined[last]
         fuse = STAGES[FUSION]
-        if fused.kind == FUSION and fused == fuse(fused.of):
+        if fused == fuse(fused.of):  # as + made it
             joined.pop(last)
             return Stages(joined | {last: fuse((*fused.of, added))})
         return Stages(joined | {_free_name(FUSION, joined): fuse((last, added))})
