@@ -1,11 +1,20 @@
-"""What a step and a scoring pass ask of a device that has no float64, such as an Apple GPU."""
+"""What a step and a scoring pass ask of a device that has no float64, such as an Apple GPU.
+
+The device is torch's `meta` device: its tensors have shapes and types but no values, and a copy to the CPU gives zeros.
+A whole step or scoring pass runs on it, so a test sees which operations and types a GPU would be asked for.
+"""
 
 import contextlib
+from collections import Counter
+from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from rerank.batches.batch import make_batch
 from rerank.losses import LOSSES, hinge
@@ -13,14 +22,54 @@ from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.memory import TokenBudget
 from rerank.models.scoring import start_passages
 from rerank.training.gradients import accumulate_gradient
-from tests.support.bare_device import DEVICE, BareDevice
 from tests.support.small_world import WORDS, make_inputs, make_lists
 from tests.support.tiny_encoders import make_encoder
 
 QUERIES, TEXTS, LISTS = make_lists(queries=2, documents=3, longest=60)
+DEVICE = torch.device("meta")
 BARE = SimpleNamespace(device=DEVICE, autocast=contextlib.nullcontext)
 UNMEASURED = {"ot", "distill_kl", "margin_mse"}
 """A transport plan of equal scores is not what the test is about; the others take a teacher's scores."""
+
+
+class BareDevice(TorchDispatchMode):
+    """Counts what is asked of DEVICE.
+
+    operations: name of an operation that makes new tensors -> count.
+    doubles: the operations that make float64 values.
+    copies: copies to the device.
+    waits: the times that the host waits for a value; reading a number gives `item`.
+    """
+
+    def __init__(self, item: int) -> None:
+        super().__init__()
+        self.item = item
+        self.operations: Counter[str] = Counter()
+        self.doubles: set[str] = set()
+        self.copies = self.waits = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs, name = kwargs or {}, func.name()
+        from_device = any(x.device == DEVICE for x in _tensors((args, kwargs)))
+        if from_device and name == "aten::_local_scalar_dense":
+            self.waits += 1
+            return self.item
+        if from_device and name == "aten::_to_copy" and torch.device(kwargs.get("device") or DEVICE).type == "cpu":
+            self.waits += 1
+            return torch.zeros(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
+        out = func(*args, **kwargs)
+        made = [x for x in _tensors(out) if x.device == DEVICE]
+        if made and name == "aten::_to_copy" and not from_device:
+            self.copies += 1
+        elif made and not func.is_view:
+            self.operations[name] += 1
+        if any(x.dtype == torch.float64 for x in made):
+            self.doubles.add(name)
+        return out
+
+
+def _tensors(tree: Any) -> Iterator[torch.Tensor]:
+    return (x for x in tree_leaves(tree) if isinstance(x, torch.Tensor))
 
 
 def open_world(kind, tmp_path, monkeypatch):
