@@ -1,7 +1,6 @@
 """PassageBuilder: the encoder's inputs of (query, document) pairs, such as [CLS] query [SEP] passage [SEP]."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -9,7 +8,7 @@ import torch
 from rerank.batches.batch import Packed, Pairs
 from rerank.batches.templates import PairTemplate, Tokens
 from rerank.data.splitting import count_passages, passage_bounds
-from rerank.data.tokens import TokenStore, tokenise_each
+from rerank.data.tokens import Tokenizer, TokenStore, tokenise_each
 from rerank.utils.errors import UserError
 
 
@@ -31,7 +30,12 @@ class PassageBuilder:
 
     @classmethod
     def build(
-        cls, queries: dict[str, str], documents: TokenStore, tokenizer: Any, template: PairTemplate, max_length: int
+        cls,
+        queries: dict[str, str],
+        documents: TokenStore,
+        tokenizer: Tokenizer,
+        template: PairTemplate,
+        max_length: int,
     ) -> "PassageBuilder":
         """Tokenises `queries`, query_id -> text; the documents were tokenised with the same tokenizer and template.
 

@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise, product
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rerank.data.tokens import tokenise
 from rerank.utils.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 PROBES = ("a", "b")  # any two texts: the special tokens do not depend on them
 
@@ -62,7 +65,7 @@ def _joined(tokens: Tokens, following: np.ndarray, seam: Seam | None) -> tuple[T
     return merged[0], np.array(merged[1], np.int64)
 
 
-def pair_template(tokenizer: Any) -> PairTemplate:
+def pair_template(tokenizer: "PreTrainedTokenizerBase") -> PairTemplate:
     """The template of a Hugging Face tokenizer, found by encoding a pair.
 
     prefix + query + middle + passage + suffix equals `tokenizer(query, passage)`, where query and passage are tokenised
@@ -113,7 +116,7 @@ def check_text_template(text: str, flag: str = "--encoder.template") -> None:
         raise UserError(f"{flag} {text!r}: expected {{query}} and {{document}} once each, in this order")
 
 
-def text_template(tokenizer: Any, text: str) -> PairTemplate:
+def text_template(tokenizer: "PreTrainedTokenizerBase", text: str) -> PairTemplate:
     """The template that gives the tokens of `text` with a query and a passage in it.
 
     A space before a placeholder may belong to the first word of the query or document (byte-level BPE), and the end of
@@ -134,7 +137,7 @@ def text_template(tokenizer: Any, text: str) -> PairTemplate:
     )
 
 
-def open_template(tokenizer: Any, text: str) -> PairTemplate:
+def open_template(tokenizer: "PreTrainedTokenizerBase", text: str) -> PairTemplate:
     """The `text_template`, or the `pair_template` if the text is empty; raises their errors."""
     return text_template(tokenizer, text) if text else pair_template(tokenizer)
 
@@ -145,7 +148,7 @@ def fill(text: str, query: str, document: str) -> str:
     return f"{before}{query}{middle}{document}{after}"
 
 
-def chat_template(tokenizer: Any, text: str) -> str:
+def chat_template(tokenizer: "PreTrainedTokenizerBase", text: str) -> str:
     """The template as a Jinja chat template of two messages with the roles query and document.
 
     sentence-transformers and other libraries that render a pair in this way then give a model the same tokens as here.
@@ -175,7 +178,7 @@ def _split(text: str) -> tuple[str, str, str]:
     return before, middle, after
 
 
-def _candidates(tokenizer: Any, text: str) -> Iterator[PairTemplate]:
+def _candidates(tokenizer: "PreTrainedTokenizerBase", text: str) -> Iterator[PairTemplate]:
     """Yields the possible templates: a space may or may not belong to the query or the document."""
     before, middle, after = _split(text)
     query, document = WORDS
@@ -196,7 +199,7 @@ def _candidates(tokenizer: Any, text: str) -> Iterator[PairTemplate]:
         yield PairTemplate(prefix, between, suffix, types, query_lead, document_lead, *seams)
 
 
-def _seam(tokenizer: Any, following: str, closing: tuple[int, ...]) -> Seam | None:
+def _seam(tokenizer: "PreTrainedTokenizerBase", following: str, closing: tuple[int, ...]) -> Seam | None:
     """The seam between any text and `following`, after which the ids `closing` come.
 
     None if no text can merge with `following`, because it is empty or begins with a special token. A text is not merged
@@ -208,7 +211,7 @@ def _seam(tokenizer: Any, following: str, closing: tuple[int, ...]) -> Seam | No
 
     @lru_cache(maxsize=2**16)
     def joined(tail: tuple[int, ...]) -> tuple[int, ...] | None:
-        end = tokenizer.decode(list(tail), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        end = str(tokenizer.decode(list(tail), skip_special_tokens=False, clean_up_tokenization_spaces=False))
         separate, together = tokenise([end, end + following], tokenizer)
         return (*together, *closing) if tuple(separate) == tail else None
 
@@ -223,6 +226,6 @@ def _seam(tokenizer: Any, following: str, closing: tuple[int, ...]) -> Seam | No
     return join
 
 
-def _splice(template: PairTemplate, tokenizer: Any, query: str, document: str) -> list[int]:
+def _splice(template: PairTemplate, tokenizer: "PreTrainedTokenizerBase", query: str, document: str) -> list[int]:
     texts = [template.query_lead + query, template.document_lead + document]
     return [int(token) for piece in template.pieces(*tokenise(texts, tokenizer)) for token in piece]

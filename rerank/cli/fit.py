@@ -57,14 +57,12 @@ def fit(collection: PathText, *, options: FitOptions = FitOptions(), flags: FitF
     """
     config = flags.config()
     check_path("--cross-encoder", options.cross_encoder)
-    from rerank.evaluation.tables import render
-    from rerank.pipelines.evidence_table import as_table, limits
+    from rerank.pipelines.evidence_table import limits
     from rerank.pipelines.fit import fit as fit_pipeline
     from rerank.pipelines.pipeline import Pipeline
-    from rerank.pipelines.record import read_evidence
 
     config = replace(config, collection=replace(config.collection, source=collection))
-    folder = fit_pipeline(
+    pipeline = fit_pipeline(
         config,
         Pipeline.read(options.pipeline) if options.pipeline else None,
         encoder=options.encoder,
@@ -74,8 +72,8 @@ def fit(collection: PathText, *, options: FitOptions = FitOptions(), flags: FitF
         portable=options.portable,
         budget=milliseconds(options.budget),
         engine=options.on,
-    ).fitted.folder
-    record = read_evidence(folder)
-    print_result(render(as_table(record)))
-    print_result(folder)
-    log.info(limits(record))
+    )
+    evidence = pipeline.evidence
+    print_result(f"{evidence}\n")
+    print_result(pipeline.fitted.folder)
+    log.info(limits(evidence.record))

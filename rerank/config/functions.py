@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from cyclopts import default_name_transform
 
@@ -16,8 +16,11 @@ from rerank.utils.json_files import check_shape
 from rerank.utils.parameters import validators
 from rerank.utils.registry import Setting
 
+Sections = dict[str, dict[str, Setting | None]]
+"""Section -> key -> value."""
 
-def sections(config: Config) -> dict[str, dict[str, Any]]:
+
+def sections(config: Config) -> Sections:
     """The settings by section and key, as in config.toml.
 
     The section of the loss has all its hyperparameters, in the order of its signature; the others have their defaults.
@@ -31,7 +34,7 @@ def sections(config: Config) -> dict[str, dict[str, Any]]:
     return by_section
 
 
-def replace_setting(config: Config, key: str, value: Any) -> Config:
+def replace_setting(config: Config, key: str, value: object) -> Config:
     """The configuration with another value of a setting, such as training.lr or loss.alpha.
 
     >>> replace_setting(Config(), "training.lr", 1e-5).training.lr
@@ -44,7 +47,7 @@ def replace_setting(config: Config, key: str, value: Any) -> Config:
     return replace(config, **{name: replace(section, **{key: value})})
 
 
-def setting_types() -> dict[str, dict[str, Any]]:
+def setting_types() -> dict[str, dict[str, object]]:
     """Section -> key -> annotated type of a setting, without the hyperparameters of losses."""
     types = {name: get_type_hints(kind, include_extras=True) for name, kind in get_type_hints(Config).items()}
     del types["loss"]["hyperparameters"]
@@ -75,8 +78,8 @@ def validate(config: Config) -> None:
     check_files(config)
 
 
-def check_types(tables: Mapping[str, object]) -> None:
-    """Raises ValueError for a section that is not a table, and for a value of another type than its setting.
+def check_types(tables: Mapping[str, object]) -> Sections:
+    """Returns the sections; raises ValueError for one that is no table, and for a value of a wrong type.
 
     A value may be None, and unknown keys are ignored, because other versions have other settings.
     """
@@ -86,9 +89,10 @@ def check_types(tables: Mapping[str, object]) -> None:
             kind = types.get(key, Setting if section == "loss" else object)
             if value is not None:
                 check_shape(value, kind, f" under [{section}] {key}")
+    return check_shape(tables, Sections)
 
 
-def validate_setting(flag: str, value: Any, annotation: object) -> None:
+def validate_setting(flag: str, value: object, annotation: object) -> None:
     """Raises UserError, whose message begins with `flag`, for a value that its annotated type does not allow."""
     try:
         if isinstance(value, float) and not math.isfinite(value):

@@ -56,7 +56,8 @@ POOLINGS = ("first", "max", "mean", "softmax", "sum")
 
 def losses() -> dict[str, dict[str, Setting]]:
     """Loss -> hyperparameter -> default, including losses that plug-ins and notebooks registered."""
-    others = {name: hyperparameters(function) for name, function in registered("loss").items() if name not in LOSSES}
+    own = {name: loss for name, loss in registered("loss").items() if name not in LOSSES and callable(loss)}
+    others = {name: hyperparameters(loss) for name, loss in own.items()}
     return dict(sorted((LOSSES | others).items()))
 
 

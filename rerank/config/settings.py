@@ -5,7 +5,7 @@ reads the flags from these classes, a TOML file has the same names, and `validat
 """
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Group, Parameter, default_name_transform
 
@@ -221,7 +221,7 @@ class Config:
 
     if TYPE_CHECKING:  # the generated __init__, with the strings that __post_init__ accepts
 
-        def __init__(self, collection: CollectionSettings | str = ..., **sections: Any) -> None: ...
+        def __init__(self, collection: CollectionSettings | str = ..., **sections: object) -> None: ...
 
     def __post_init__(self) -> None:
         for name, kind in (("collection", CollectionSettings), ("encoder", EncoderSettings), ("loss", LossSettings)):

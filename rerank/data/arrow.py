@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import overload
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +41,11 @@ class Texts(Sequence[str]):
 
     array: pa.Array
 
-    def __getitem__(self, place: int | slice) -> Any:
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Texts": ...
+    def __getitem__(self, place: int | slice) -> "str | Texts":
         return Texts(self.array[place]) if isinstance(place, slice) else str(self.array[place])
 
     def __iter__(self) -> Iterator[str]:

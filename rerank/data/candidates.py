@@ -4,7 +4,7 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import overload
 
 from rerank.data.trec import check_common, ranked
 from rerank.data.types import Candidates, Judgments
@@ -77,7 +77,13 @@ class ListsOf(Sequence[Candidates]):
     candidates: Mapping[str, Candidates]
     query_ids: Sequence[str]
 
-    def __getitem__(self, place: Any) -> Any:  # an int: no caller takes a slice
+    @overload
+    def __getitem__(self, place: int) -> Candidates: ...
+    @overload
+    def __getitem__(self, place: slice) -> "ListsOf": ...
+    def __getitem__(self, place: int | slice) -> "Candidates | ListsOf":
+        if isinstance(place, slice):
+            return ListsOf(self.candidates, self.query_ids[place])
         return self.candidates[self.query_ids[place]]
 
     def __len__(self) -> int:

@@ -2,12 +2,14 @@
 
 import numbers
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TypeVar
 
 from rerank.data.types import Qrels, Run
 
+Value = TypeVar("Value", int, float)
 
-def given_run(run: Mapping[str, Mapping[str, Any]], what: str = "run") -> Run:
+
+def given_run(run: Mapping[str, Mapping[str, float]], what: str = "run") -> Run:
     """The run with plain ids and scores; `what` names it in errors.
 
     Raises TypeError for a value other than {query_id: {doc_id: score}}, an id that is not a text, and a score that is
@@ -20,8 +22,8 @@ def given_run(run: Mapping[str, Mapping[str, Any]], what: str = "run") -> Run:
     return _plain(run, what, "score", {float, int}, _score)
 
 
-def given_runs(runs: Iterable[Mapping[str, Mapping[str, Any]]]) -> list[Run]:
-    """The runs of a sequence, each as `given_run` gives it; raises TypeError as it does, and for one run alone.
+def given_runs(runs: Iterable[Mapping[str, Mapping[str, float]]]) -> list[Run]:
+    """The runs of a sequence, each as `given_run` gives it; raises TypeError as it does, and for a single run.
 
     >>> given_runs({"q1": {"d1": 1.5}})
     Traceback (most recent call last):
@@ -32,7 +34,7 @@ def given_runs(runs: Iterable[Mapping[str, Mapping[str, Any]]]) -> list[Run]:
     return [given_run(run, f"runs[{place}]") for place, run in enumerate(runs)]
 
 
-def given_qrels(qrels: Mapping[str, Mapping[str, Any]], what: str = "qrels") -> Qrels:
+def given_qrels(qrels: Mapping[str, Mapping[str, int]], what: str = "qrels") -> Qrels:
     """The judgments with plain ids and grades; raises TypeError as `given_run`, and for a grade that is no integer.
 
     >>> given_qrels({"q1": {"d1": 1.0}})
@@ -42,8 +44,12 @@ def given_qrels(qrels: Mapping[str, Mapping[str, Any]], what: str = "qrels") -> 
 
 
 def _plain(
-    given: Mapping[str, Mapping[str, Any]], what: str, value: str, types: set[type], convert: Callable[[Any, str], Any]
-) -> dict[str, dict[str, Any]]:
+    given: Mapping[str, Mapping[str, Value]],
+    what: str,
+    value: str,
+    types: set[type],
+    convert: Callable[[object, str], Value],
+) -> dict[str, dict[str, Value]]:
     expected = f"expected {{query_id: {{doc_id: {value}}}}}"
     if not isinstance(given, Mapping):
         raise TypeError(f"{what}: {expected}, got {type(given).__name__}")
@@ -52,26 +58,26 @@ def _plain(
         where = f"{what}, query {query_id}"
         if not isinstance(documents, Mapping):
             raise TypeError(f"{where}: {expected}, got {type(documents).__name__}")
-        values = dict(documents)
+        values: dict[str, Value] = dict(documents)
         if not ({*map(type, values)} <= {str} and {*map(type, values.values())} <= types):
             values = {_id(d, where): convert(found, f"{where}, document {d}") for d, found in values.items()}
         checked[_id(query_id, what)] = values
     return checked
 
 
-def _id(given: Any, where: str) -> str:
+def _id(given: object, where: str) -> str:
     if not isinstance(given, str):
         raise TypeError(f"{where}: expected ids of the type str, got {given!r} ({type(given).__name__})")
     return str(given)
 
 
-def _score(given: Any, where: str) -> float:
+def _score(given: object, where: str) -> float:
     if not isinstance(given, numbers.Real):
         raise TypeError(f"{where}: expected a number as score, got {given!r}")
     return float(given)
 
 
-def _grade(given: Any, where: str) -> int:
+def _grade(given: object, where: str) -> int:
     if not (isinstance(given, numbers.Real) and float(given).is_integer()):
         raise TypeError(f"{where}: expected a whole number as grade, got {given!r}")
     return int(float(given))

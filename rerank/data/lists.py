@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Literal, TypedDict
 
 from rerank.data.text_lines import read_objects
 from rerank.data.types import FLOAT32_MAX, Candidates
@@ -57,7 +57,7 @@ class TrainingLists:
             raise UserError(f"{self.path}: has changed since it was read; run the same command again")
         seen = set()
         for _, _, record in read_objects(self.path, LIST_LINE):
-            for text in record.get("documents", ()):
+            for text in check_shape(record, ListLine).get("documents", ()):
                 if (doc_id := id_of_text(text)) not in seen:
                     seen.add(doc_id)
                     yield text
@@ -99,16 +99,16 @@ def id_of_text(text: str) -> str:
 
 
 def _read_list(
-    record: dict[str, Any], queries: Mapping[str, str], labels: Labels, by_text: dict[str, str]
+    record: dict[str, object], queries: Mapping[str, str], labels: Labels, by_text: dict[str, str]
 ) -> Candidates:
     """The list of a line; a query given by text is added to `by_text`. Raises ValueError for a malformed line."""
-    check_shape(record, ListLine)
-    by_id, documents_by_id = "query_id" in record, "doc_ids" in record
-    if by_id == ("query" in record) or documents_by_id == ("documents" in record):
+    line = check_shape(record, ListLine)
+    by_id, documents_by_id = "query_id" in line, "doc_ids" in line
+    if by_id == ("query" in line) or documents_by_id == ("documents" in line):
         raise ValueError(f"expected {LIST_LINE}, got the keys {shown(list(record))}")
-    query_id = record["query_id" if by_id else "query"]
-    documents = record["doc_ids" if documents_by_id else "documents"]
-    values = record.get("labels", [])
+    query_id = line["query_id"] if by_id else line["query"]
+    documents = line["doc_ids"] if documents_by_id else line["documents"]
+    values = line.get("labels", [])
     if by_id and query_id not in queries:
         raise ValueError(f"the collection has no query {query_id}; give its text under 'query', or drop the line")
     if not by_id:

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -151,7 +151,7 @@ def read_qrels_arrays(path: str | Path) -> TrecArrays[int]:
     return _joined(path, QRELS, sys.maxsize, _tables(path, QRELS))
 
 
-def _joined(path: str | Path, form: Form, depth: int, tables: Iterable[pa.Table]) -> TrecArrays[Any]:
+def _joined(path: str | Path, form: Form, depth: int, tables: Iterable[pa.Table]) -> TrecArrays[Number]:
     """The lines of all tables, grouped by query."""
     table = pa.concat_tables(tables).unify_dictionaries()
     names, queries = table["query"].chunk(0).dictionary.to_pylist(), to_numpy(table["query"])

@@ -2,12 +2,12 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-OffsetTokenizer = Any
-"""A tokenizers.Tokenizer without truncation and padding."""
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 Number = TypeVar("Number", int, np.ndarray)
 
@@ -23,7 +23,7 @@ def passage_bounds(length: Number, passages: Number, number: Number) -> tuple[Nu
     return number * length // passages, (number + 1) * length // passages
 
 
-def open_offset_tokenizer(json: str) -> OffsetTokenizer:
+def open_offset_tokenizer(json: str) -> "Tokenizer":
     """The tokenizer of the content of a tokenizer.json, without truncation and padding."""
     from tokenizers import Tokenizer
 
@@ -34,7 +34,7 @@ def open_offset_tokenizer(json: str) -> OffsetTokenizer:
 
 
 def passage_span(
-    text: str, number: int, passages: int, tokenizer: OffsetTokenizer, max_doc_tokens: int, lead: str = ""
+    text: str, number: int, passages: int, tokenizer: "Tokenizer", max_doc_tokens: int, lead: str = ""
 ) -> tuple[int, int]:
     """Begin and end, in characters of the text, of passage `number` (from 0) of `passages`.
 
@@ -48,7 +48,7 @@ def passage_span(
     return max(0, offsets[begin][0] - len(lead)), max(0, offsets[end - 1][1] - len(lead))
 
 
-def equal_passages(texts: Sequence[str], tokenizer: OffsetTokenizer, max_tokens: int) -> list[list[str]]:
+def equal_passages(texts: Sequence[str], tokenizer: "Tokenizer", max_tokens: int) -> list[list[str]]:
     """Splits each text into as few passages as fit, of about equal length, with at most `max_tokens` tokens each.
 
     A passage begins at the start of a word, unless the word is long. A short text is one passage. The tokenizer uses
@@ -61,7 +61,7 @@ def equal_passages(texts: Sequence[str], tokenizer: OffsetTokenizer, max_tokens:
 def _split_equally(text: str, offsets: list[tuple[int, int]], max_tokens: int) -> list[str]:
     if len(offsets) <= max_tokens:
         return [text]
-    back = max(1, max_tokens // 32)  # tokens that a passage may gain at its start, and again when it is tokenised alone
+    back = max(1, max_tokens // 32)  # tokens that a passage may gain at its start, and again when tokenised separately
     passages = -(-len(offsets) // max(1, max_tokens - 2 * back))
     bounds = [_word_start(text, offsets, len(offsets) * place // passages, back) for place in range(passages)]
     starts = [0, *(offsets[bound][0] for bound in bounds[1:]), len(text)]

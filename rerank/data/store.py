@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -144,7 +144,7 @@ class StoreWriter:
     def __init__(self, folder: Path, columns: Columns, check: bool = True) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self._columns = folder, columns
-        self._kinds: list[np.dtype[Any]] = [np.dtype(kind) for kind in (np.uint8, *columns.values())]
+        self._kinds: list[np.dtype] = [np.dtype(kind) for kind in (np.uint8, *columns.values())]
         kept = map_items(folder, columns)
         first = 0 if check or (len(kept) and not kept.is_whole(len(kept) - 1)) else len(kept)
         self.items = next((row for row in range(first, len(kept)) if not kept.is_whole(row)), len(kept))
@@ -267,7 +267,7 @@ def map_file(path: Path, kind: DTypeLike) -> np.ndarray:
 
 def release(array: np.ndarray | None) -> None:
     """Frees the memory of the pages that were read of a memory-mapped array; they are read again on access."""
-    held: Any = array
+    held: object = array
     while isinstance(held, np.ndarray | memoryview):
         held = held.base if isinstance(held, np.ndarray) else held.obj
     if isinstance(held, mmap.mmap):

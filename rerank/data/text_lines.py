@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json, shown
@@ -38,7 +38,7 @@ def open_text(path: str | Path, expected: str) -> Iterator[BufferedIOBase]:
 class _Unpacked(gzip.GzipFile):
     """The text of a gzipped file, which ends in a UserError if it is far longer than such a file's."""
 
-    def __init__(self, packed: Any, path: str) -> None:
+    def __init__(self, packed: BinaryIO, path: str) -> None:
         super().__init__(fileobj=packed)
         self._packed, self._path, self._length = packed, path, 0
 
@@ -96,16 +96,16 @@ def read_lines(path: str | Path, expected: str) -> Iterator[tuple[str, int, byte
             offset += len(line)
 
 
-def read_objects(path: str | Path, expected: str) -> Iterator[tuple[str, int, dict[str, Any]]]:
+def read_objects(path: str | Path, expected: str) -> Iterator[tuple[str, int, dict[str, object]]]:
     """Yields what `read_lines` yields, with the JSON object of each line instead of its bytes."""
     for place, offset, line in read_lines(path, expected):
         yield place, offset, parse_object(line, place, expected)
 
 
-def parse_object(line: bytes, place: str, expected: str) -> dict[str, Any]:
+def parse_object(line: bytes, place: str, expected: str) -> dict[str, object]:
     """The JSON object of a line; raises UserError, whose message begins with `place`, for any other line."""
     try:
-        record = parse_json(line)
+        record = parse_json(line, object)
     except ValueError as error:
         raise UserError(f"{place}: {error}; expected {expected}") from None
     if not isinstance(record, dict):

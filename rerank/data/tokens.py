@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
@@ -71,11 +71,28 @@ class TokenStore:
         return counts
 
 
+class Tokenizer(Protocol):
+    """What is called of a Hugging Face tokenizer."""
+
+    def get_vocab(self) -> dict[str, int]: ...
+
+    def __call__(
+        self,
+        text: list[str],
+        *,
+        add_special_tokens: bool,
+        padding: bool,
+        truncation: bool,
+        return_attention_mask: bool,
+        verbose: bool,
+    ) -> Mapping[str, list[list[int]]]: ...
+
+
 @dataclass(frozen=True)
 class Tokenisation:
     """A Hugging Face tokenizer, the tokens of a document after which it is cut, and the text before each document."""
 
-    tokenizer: Any
+    tokenizer: Tokenizer
     max_doc_tokens: int
     lead: str = ""
 
@@ -94,7 +111,8 @@ def open_store(
     read.
     """
     tokenizer, max_doc_tokens, lead = tokenisation.tokenizer, tokenisation.max_doc_tokens, tokenisation.lead
-    json = str(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else ""
+    backend = getattr(tokenizer, "backend_tokenizer", None)  # only tokenizers of the library tokenizers have one
+    json = str(backend.to_str()) if backend else ""
     tokenizer_identity = json or sorted(tokenizer.get_vocab().items())
     leads = [["lead", lead]] if lead else []
     folder = cache / short_hash_of(chain((fingerprint, tokenizer_identity, max_doc_tokens), leads, doc_ids))
@@ -137,12 +155,19 @@ def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def tokenise_each(texts: Iterable[str], tokenizer: Any) -> Iterator[list[int]]:
+def tokenise_each(texts: Iterable[str], tokenizer: Tokenizer) -> Iterator[list[int]]:
     """Yields what `tokenise` returns, chunk by chunk, because the tokenizer's result takes several KB per text."""
     return chain.from_iterable(tokenise(chunk, tokenizer) for chunk in _chunks(texts))
 
 
-def tokenise(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
+def tokenise(texts: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
     """Token ids of each text, without special tokens and without truncation."""
-    whole = {"add_special_tokens": False, "truncation": False, "padding": False, "return_attention_mask": False}
-    return list(tokenizer(list(texts), **whole, verbose=False)["input_ids"])
+    found = tokenizer(
+        list(texts),
+        add_special_tokens=False,
+        padding=False,
+        truncation=False,
+        return_attention_mask=False,
+        verbose=False,
+    )
+    return found["input_ids"]

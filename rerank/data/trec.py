@@ -12,7 +12,7 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from rerank.data.given import given_qrels, given_run
 from rerank.data.types import FLOAT32_MAX, Judgments, Run
@@ -172,10 +172,10 @@ def _check_names(path: str | Path, *names: str) -> None:
 
 
 @contextlib.contextmanager
-def new_file(path: str | Path) -> Iterator[IO[bytes]]:
+def new_file(path: str | Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
     """Yields a file to write, gzipped if the name ends in .gz; it replaces `path` when the block ends."""
     with atomic_write(path) as tmp, tmp.open("wb") as file, contextlib.ExitStack() as stack:
-        out: Any = file
+        out: IO[bytes] | gzip.GzipFile = file
         if str(path).endswith(".gz"):  # without a name and a time inside, equal runs have equal bytes
             out = stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
         yield out

@@ -7,9 +7,14 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from rerank.utils.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from ir_measures.measures import Measure as IrMeasure
+    from ir_measures.providers import Provider
 
 DEFAULT_MEASURES = ("P@1", "P@5", "P@10", "P@20", "AP", "nDCG@1", "nDCG@5", "nDCG@10", "nDCG@20", "nDCG")
 """The measures of Table 4, "Text-based retrieval results on Robust04", of Thonet et al. 2021, in its order."""
@@ -31,8 +36,8 @@ class Measure:
     """
 
     name: str
-    computed: Any
-    provider: Any
+    computed: "IrMeasure"
+    provider: "Provider"
     group: str
     gains: Mapping[int, int]
     highest_grade: float
@@ -77,7 +82,7 @@ def measure_name(name: str) -> str:
     return measures[0].name
 
 
-def _parse(text: str) -> list[Any]:
+def _parse(text: str) -> "list[IrMeasure]":
     """The ir_measures of a name; a name of trec_eval, such as ndcg_cut.10,20, may give several.
 
     Raises ValueError, with a reason or a remedy, for an unknown name.
@@ -116,7 +121,7 @@ def _parameters(text: str) -> dict[str, bool | int | float | str]:
     return found
 
 
-def _computed(measure: Any) -> Measure:
+def _computed(measure: "IrMeasure") -> Measure:
     """The `Measure` of a measure of ir_measures; raises ValueError if it cannot be computed."""
     _check_bounds(measure.params)
     computed = type(measure)(**{key: value for key, value in measure.params.items() if key != "dcg"})
@@ -127,12 +132,12 @@ def _computed(measure: Any) -> Measure:
     return Measure(str(measure), computed, provider, group, gains, highest)
 
 
-def _takes(measure: Any) -> str:
+def _takes(measure: "IrMeasure | type[IrMeasure]") -> str:
     takes = [f"@{name}" if name == measure.AT_PARAM else f"{name}=" for name in measure.SUPPORTED_PARAMS]
     return f"it takes {', '.join(takes) or 'none'}"
 
 
-def _check_bounds(parameters: dict[str, Any]) -> None:
+def _check_bounds(parameters: dict[str, float]) -> None:
     """Raises ValueError for parameters out of trec_eval's range: a cut-off of 0 makes pytrec_eval end the process."""
     for name, highest in (("cutoff", HIGHEST_CUTOFF), ("rel", HIGHEST_GAIN)):
         if not 1 <= parameters.get(name, 1) <= highest:
@@ -142,20 +147,21 @@ def _check_bounds(parameters: dict[str, Any]) -> None:
         raise ValueError(f"expected a recall from 0.00 to 1.00, got {recall}")
 
 
-def _gains(measure: Any) -> tuple[dict[int, int], float]:
+def _gains(measure: "IrMeasure") -> tuple[dict[int, int], float]:
     """Grade -> gain for grades that differ from their gain, and the highest valid grade."""
     if measure.params.get("dcg") == "exp-log2":
         highest = HIGHEST_GAIN.bit_length()
         return {grade: 2**grade - 1 for grade in range(highest + 1)}, highest
-    return {}, {"nDCG": HIGHEST_GAIN, "ERR": 4}.get(measure.NAME, math.inf)  # gdeval computes ERR for grades up to 4
+    highest_grades = {"nDCG": HIGHEST_GAIN, "ERR": 4}  # gdeval computes ERR for grades up to 4
+    return {}, highest_grades.get(str(measure.NAME), math.inf)
 
 
-def _provider(measure: Any) -> Any:
+def _provider(measure: "IrMeasure") -> "Provider":
     """The first package of ir_measures' order that computes the measure and is installed."""
     # pyndeval needs subtopics, which judgments lack. Accuracy divides by 0 if all documents are relevant.
     excluded = ("pyndeval", "accuracy")
     known = [provider for provider in _ir_measures().DefaultPipeline.providers if provider.NAME not in excluded]
-    providers = [provider for provider in known if provider.supports(measure)]
+    providers: list[Provider] = [provider for provider in known if provider.supports(measure)]
     if not providers:
         raise ValueError(f"ir_measures does not compute it with these parameters; {_takes(measure)}")
     if available := [provider for provider in providers if provider.is_available()]:
@@ -163,7 +169,7 @@ def _provider(measure: Any) -> Any:
     raise ValueError(f"it needs another package: {providers[0].install_instructions()}")
 
 
-def _ir_measures() -> Any:
+def _ir_measures() -> ModuleType:
     with warnings.catch_warnings():  # Python warns when it compiles some packages on their first import
         warnings.simplefilter("ignore")
         import ir_measures

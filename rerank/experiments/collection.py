@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rerank.config import CollectionSettings, Config
 from rerank.data.collections import Collection, open_collection, queries_to_train
@@ -12,6 +11,7 @@ from rerank.data.letor.layouts import is_feature_source
 from rerank.data.trec import write_qrels
 from rerank.data.types import FINAL, Fold
 from rerank.experiments.runs.layout import DEFAULT, CollectionFolder
+from rerank.models.hub import Recorded
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
@@ -69,7 +69,7 @@ def recorded(settings: CollectionSettings) -> dict[str, str]:
     return {"collection": settings.source} | language
 
 
-def as_trained(settings: CollectionSettings, checkpoint: str, saved: dict[str, Any]) -> CollectionSettings:
+def as_trained(settings: CollectionSettings, checkpoint: str, saved: Recorded) -> CollectionSettings:
     """The settings; if they name no source, with the collection and the language that a checkpoint was trained on.
 
     Raises UserError if the checkpoint's config, `saved`, records none, or if the collection cannot be opened.

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from accelerate import Accelerator
 from torch import Tensor
@@ -145,7 +145,7 @@ class FeatureTask:
         self.model = model.to(accelerator.device)
         self._qrels = {split: self.sets[split].qrels() for split in self.judged_splits}
 
-    def parameter_groups(self) -> list[dict[str, Any]]:
+    def parameter_groups(self) -> list[dict[str, object]]:
         trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         return [{"params": trained, "lr": self.training.lr}]
 
@@ -171,7 +171,7 @@ class FeatureTask:
     def load(self, checkpoint: Path) -> None:
         self.model = open_feature_mlp(checkpoint).to(self.accelerator.device)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         return {
             "features": {"width": self.model.features, "files": self.dataset.sets[self.fold.name][1].checksums},
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rerank.config import Config, validate
 from rerank.config.languages import ENGLISH
@@ -67,10 +66,10 @@ def retrieve(config: Config) -> Path:
     return run
 
 
-def first_stage_facts(config: Config, run: Path) -> dict[str, Any]:
+def first_stage_facts(config: Config, run: Path) -> dict[str, object]:
     """The facts of a manifest about the first stage's run."""
     settings = config.first_stage
-    facts: dict[str, Any] = {"first_stage": {"run": str(run), "sha256": kept_hash(run)}, "java": None}
+    facts: dict[str, object] = {"first_stage": {"run": str(run), "sha256": kept_hash(run)}, "java": None}
     if settings.run:
         return facts
     return {**facts, "java": {"version": java_version()}, "lucene_threads": settings.threads or count_cores()}
@@ -120,9 +119,9 @@ def first_stage_run(
 def _check_run(file: Path, searched: dict[str, str], source: str) -> None:
     """Raises UserError if the run was retrieved from other documents or queries, or was changed since."""
     record, remedy = file.with_suffix(".json"), f"remove it and {file.name} to retrieve again"
-    origin = read_json(record, dict[str, Any], remedy)
+    origin = read_json(record, dict[str, object], remedy)
     try:
-        check_shape(recorded := {file.name: origin.pop("run", None)}, Record)
+        recorded = check_shape({file.name: origin.pop("run", None)}, Record)
     except ValueError as error:
         raise UserError(f"{record}: {error}; {remedy}") from error
     if origin != searched:

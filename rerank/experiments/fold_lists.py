@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from rerank.data.candidates import ListsOf
 from rerank.data.collections import Collection
@@ -53,7 +52,7 @@ def judgments_of(split: Split, fold: Fold, qrels: Judgments) -> Qrels:
 
 def lists_of_fold(
     file: TrainingLists, fold: Fold, queries: Mapping[str, str], loss: str
-) -> tuple[list[Candidates], dict[str, Any]]:
+) -> tuple[list[Candidates], dict[str, str | int]]:
     """The lists of a file that train the fold, and the facts about them for its manifest.
 
     A list is left out (`held_out`) if its query has the text of a validation or test query of the fold, ignoring white
@@ -68,7 +67,7 @@ def lists_of_fold(
     asked = {query_id: normalised(text) for query_id, text in file.query_texts(queries).items()}
     allowed = [found for found in file.lists if asked[found.query_id] not in held_out]
     useful = [found for found in allowed if LABELS[loss] == "scores" or any(label >= 1 for label in found.labels)]
-    facts = {
+    facts: dict[str, str | int] = {
         "file": str(file.path),
         "sha256": file.sha256,
         "lists": len(file.lists),

@@ -1,4 +1,4 @@
-"""Grades that a loss cannot learn from end a command before the first step, with the place of the first one."""
+"""Checks grades before a training starts: the error names the place of the first one that a loss does not take."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def limit(loss: str | LossSettings) -> int:
 
 
 def advice(loss: str | LossSettings) -> str:
-    """What a message says after the grade that a loss does not take."""
+    """The remedy that ends a message about a grade that the loss does not take."""
     name, most = loss if isinstance(loss, str) else loss.name, limit(loss)
     others = sorted(one for one, labels in LABELS.items() if labels == "judgments" and highest_grade(one) > most)
     instead = f", or another --loss.metric than ndcg, or one of the losses {', '.join(others)}" if others else ""

@@ -42,7 +42,7 @@ def read_grid(path: Path, flags: Sequence[str] = (), config: Path | None = None)
     if not isinstance(tables, list) or not tables:
         raise UserError(f"{path}: expected one or more [[grid]] tables of settings and their values, got none")
     tables = [_table(path, number, table) for number, table in enumerate(tables, 1)]
-    file = config or (config_file(given["config"], base=path.parent) if "config" in given else None)
+    file = config or (config_file(str(given["config"]), base=path.parent) if "config" in given else None)
     base = read_toml(file, "--config " if config else f"{path}: config: ") if file else {}
     return str(given.get("fold", "all")), _cells(tables, base, str(file), flags)
 

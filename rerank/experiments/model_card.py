@@ -2,8 +2,8 @@
 
 import contextlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 
@@ -17,8 +17,15 @@ from rerank.utils.files import write_text
 CARD = "README.md"
 
 
-def write_training_card(checkpoint: Path, config: Config, collection: str, fold: Fold, facts: dict[str, Any]) -> None:
-    """Writes the model card of a fold; `facts` are those of its manifest."""
+def write_training_card(
+    checkpoint: Path,
+    config: Config,
+    collection: str,
+    fold: Fold,
+    facts: Mapping[str, object],
+    means: Mapping[str, Mapping[str, float]],
+) -> None:
+    """Writes the model card of a fold: the `facts` of its manifest, and the `means` of each split by measure."""
     files = ("config.json", "tokenizer_config.json")
     model, tokenizer = (json.loads((checkpoint / file).read_text(encoding="utf-8")) for file in files)
     templates = Environment(loader=FileSystemLoader(Path(__file__).parent / "cards"), trim_blocks=True)
@@ -32,15 +39,14 @@ def write_training_card(checkpoint: Path, config: Config, collection: str, fold:
         collection=collection,
         fold=fold,
         facts=facts,
-        measures=_measures(fold, facts),
+        measures=_measures(fold, means),
         version=version(DISTRIBUTION) or "",
     )
     write_text(checkpoint / CARD, text.rstrip() + "\n")
 
 
-def _measures(fold: Fold, facts: dict[str, Any]) -> list[list[str]]:
+def _measures(fold: Fold, means: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
     """The rows of the table of measures, header first."""
-    means = {split: result["means"] for split, result in facts["outcome"].items()}
     names = {"valid": f"{len(fold.valid)} validation queries", "test": f"{len(fold.test)} test queries"}
     rows = [[name, *(f"{means[split][name]:.4f}" for split in means)] for name in next(iter(means.values()))]
     return [["measure", *(names[split] for split in means)], *rows]
@@ -50,7 +56,7 @@ def _front_matter(encoder: str) -> str:
     """The metadata for huggingface.co; licence and base model come from the encoder's own card, if it has one."""
     from huggingface_hub import ModelCard, ModelCardData
 
-    card, base = encoder_folder(encoder) / CARD, dict[str, Any]()
+    card, base = encoder_folder(encoder) / CARD, dict[str, str]()
     with contextlib.suppress(Exception):  # OSError, PyYAML's types, ValueError if the front matter is no mapping
         base = ModelCard.load(card, ignore_metadata_errors=True).data.to_dict()
     data = ModelCardData(

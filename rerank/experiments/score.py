@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from accelerate.utils import broadcast_object_list
 
 from rerank.config import Config, TrainingSettings, sections
 from rerank.config.files import check_file
+from rerank.config.functions import Sections
 from rerank.data.trec import new_file, write_run
 from rerank.experiments.collection import expect_text
 from rerank.experiments.runs.manifest import manifest_of, tag_of, write_manifest
@@ -74,13 +74,13 @@ def cut(tokens: np.ndarray, parts: int) -> list[int]:
 class Parts:
     """The parts of the run `out`; part n, from 1, has the queries bounds[n - 1]:bounds[n].
 
-    `facts` are the inputs that scores depend on; `facts["name"]` is the last column of the run. The name of the folder
-    has a hash of the facts, so that parts of different inputs are never joined. Every process computes the same plan
-    and needs no lock: two processes that score the same part write the same file.
+    `facts` are the inputs that scores depend on, and the last column of the run. The name of the folder has a hash of
+    the facts, so that parts of different inputs are never joined. Every process computes the same plan and needs no
+    lock: two processes that score the same part write the same file.
     """
 
     out: Path
-    facts: dict[str, Any]
+    facts: dict[str, object]
     bounds: list[int]
 
     @property
@@ -113,7 +113,7 @@ class Parts:
 
 
 def expect_scorable(config: Config, run: Path | None, out: Path, engine: str) -> Path:
-    """The manifest of the run `out`; raises UserError for what is wrong whatever the model, before it is opened."""
+    """The manifest of the run `out`; raises UserError for mistakes that are found without opening the model."""
     manifest = manifest_of(out)
     tag_of(out)
     expect_engine(engine)
@@ -173,8 +173,8 @@ def rescore(
     return True
 
 
-def _settings(config: Config) -> dict[str, dict[str, Any]]:
-    """The settings that act on a model that scores; the model itself is no setting here."""
+def _settings(config: Config) -> Sections:
+    """The settings that scoring uses, without the model, by section."""
     return {
         section: {key: values[key] for key in ACTING[section]}
         for section, values in sections(config).items()
@@ -210,7 +210,7 @@ def _score_parts(scoring: Scoring, plan: Parts, numbers: Sequence[int]) -> None:
         lists = scoring.lists[plan.queries(number)]
         run = score_candidates(scoring.model, scoring.passages, lists, accelerator, scoring.memory, None)
         if accelerator.is_main_process:
-            write_run(plan.file(number), run, plan.facts["name"])
+            write_run(plan.file(number), run, tag_of(plan.out))
 
 
 def _score_on_cluster(

@@ -111,9 +111,9 @@ def recorded_depth(checkpoint: str) -> int:
 
 
 def count_taught(scoring: Scoring) -> int:
-    """How many of the queries trained the model or chose its epoch; logs it, or that nobody knows.
+    """The number of queries that trained the model or chose its epoch; logs the number, or that it is unknown.
 
-    The manifest of its fold, beside the checkpoint, says so; the collection of a checkpoint that was moved does not.
+    The manifest beside the checkpoint has these queries. A checkpoint that was moved only names its collection.
     """
     collection, taught = scoring.dataset.collection, 0
     own = collection.origin.queries
@@ -125,7 +125,7 @@ def count_taught(scoring: Scoring) -> int:
             log.info(f"{scoring.checkpoint}: was trained on queries of {collection.source}, perhaps on some of these")
         return 0
     if facts["documents"]["fingerprint"] == collection.fingerprint:
-        taught = len(asked.intersection([*facts["fold"]["train"], *facts["fold"]["valid"]]))
+        taught = len(asked.intersection([*facts["fold"].train, *facts["fold"].valid]))
     if taught:
         log.info(
             f"{taught} of {len(scoring.lists)} queries trained the model or chose its epoch: this run does not say how "

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from accelerate import Accelerator
 
@@ -48,7 +48,7 @@ from rerank.models.compiled import compile_layers
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.pooling import POOLINGS, moves_with_scores
-from rerank.models.scoring import score_candidates
+from rerank.models.scoring import Scorer, score_candidates
 from rerank.training.device import precision_facts
 from rerank.training.objective import open_loss
 from rerank.training.task import Split
@@ -84,7 +84,7 @@ class TextDataset:
     def write_references(self) -> None:
         write_references(self.config, self.collection)
 
-    def passages(self, model: Any) -> PassageBuilder:
+    def passages(self, model: Scorer) -> PassageBuilder:
         """Tokenises the queries, and the documents of candidates and training lists; documents are cached on disk.
 
         Raises UserError for an unknown document, and if the tokenizer cannot find query and document in the template.
@@ -103,7 +103,7 @@ class TextDataset:
 
 
 def open_passages(
-    model: Any,
+    model: Scorer,
     queries: dict[str, str],
     doc_ids: Sequence[str],
     texts: Callable[[Sequence[str]], Iterable[str]],
@@ -181,7 +181,7 @@ class TextTask:
             self.passages = dataset.passages(self.model)
         log.info(truncation_summary(self.passages, self.config.encoder.max_doc_tokens))
         candidates, collection = dataset.candidates, dataset.collection
-        self.of_file: dict[str, Any] = {}  # the facts of --training.lists
+        self.of_file: dict[str, str | int] = {}  # the facts of --training.lists
         self.lists["valid"] = measured_candidates("valid", fold, candidates, collection.qrels)
         self.lists["test"] = measured_candidates("test", fold, candidates, collection.qrels)
         if dataset.lists:
@@ -196,7 +196,7 @@ class TextTask:
         if bias is not None and moves_with_scores(pooling) and not changes_with_a_shift(open_loss(self.config.loss)):
             bias.requires_grad_(False)
 
-    def parameter_groups(self) -> list[dict[str, Any]]:
+    def parameter_groups(self) -> list[dict[str, object]]:
         return self.model.parameter_groups(self.training.lr, self.training.head_lr)
 
     def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
@@ -220,7 +220,7 @@ class TextTask:
 
     def save(self, folder: Path) -> None:
         """Writes a Hugging Face folder that records the collection, the depth, and a first stage that is added."""
-        settings: dict[str, Any] = {**recorded(self.config.collection), "depth": self.config.first_stage.depth}
+        settings: dict[str, str | int] = {**recorded(self.config.collection), "depth": self.config.first_stage.depth}
         if self.dataset.first_stage and self.config.encoder.first_stage_weight and self.config.first_stage.run:
             settings["first_stage"] = self.dataset.first_stage.name
         save_cross_encoder(self.model, folder, settings)
@@ -230,7 +230,7 @@ class TextTask:
         self.model.first_stage_weight = self.config.encoder.first_stage_weight
         _place(self.model, self.training, self.accelerator)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         dataset, documents = self.dataset, self.passages.documents
         return {
             **({"training_lists": self.of_file} if self.of_file else {}),

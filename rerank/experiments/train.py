@@ -4,7 +4,6 @@ import contextlib
 import shutil
 import time
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from accelerate import Accelerator
 
@@ -22,6 +21,7 @@ from rerank.experiments.text_task import TextDataset, TextTask, check_training, 
 from rerank.training.device import device_facts, exclusive, kept_torch_settings, open_accelerator, peak_memory
 from rerank.training.loop import best_epoch
 from rerank.training.objective import train_to_rank
+from rerank.training.state import EpochRecord
 from rerank.training.tracking import tracked
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import files_below, record_of
@@ -123,7 +123,7 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     accelerator.wait_for_everyone()
 
 
-def behind_first_stage(best: dict[str, Any], fold: Fold, measure: str) -> str | None:
+def behind_first_stage(best: EpochRecord, fold: Fold, measure: str) -> str | None:
     """Advice for a fold whose best epoch is behind the first stage on the validation queries; None for other folds.
 
     >>> behind_first_stage({"valid": 0.5, "first_stage": 0.4}, Fold("1", (), (), ()), "nDCG@20")
@@ -138,16 +138,18 @@ def behind_first_stage(best: dict[str, Any], fold: Fold, measure: str) -> str | 
     )
 
 
-def _write_results(folder: FoldFolder, task: TextTask | FeatureTask, run: Run | None, facts: dict[str, Any]) -> None:
+def _write_results(folder: FoldFolder, task: TextTask | FeatureTask, run: Run | None, facts: dict[str, object]) -> None:
     """Writes the model card, the manifest and, last, the test run; a final model has no test run."""
-    facts["outcome"] = {"valid": outcome(folder.valid_run, task.qrels("valid"))}
+    outcomes = {"valid": outcome(folder.valid_run, task.qrels("valid"))}
     with contextlib.ExitStack() as last:
         if run is not None:
             tmp = last.enter_context(atomic_write(folder.test_run))
             write_run(tmp, run, folder.tag)
-            facts["outcome"]["test"] = outcome(tmp, task.qrels("test"))
+            outcomes["test"] = outcome(tmp, task.qrels("test"))
+        facts = {**facts, "outcome": outcomes}
         if isinstance(task, TextTask):
-            write_training_card(folder.checkpoint, task.config, task.dataset.collection.name, task.fold, facts)
+            means = {split: found["means"] for split, found in outcomes.items()}
+            write_training_card(folder.checkpoint, task.config, task.dataset.collection.name, task.fold, facts, means)
         files = [*files_below(folder.checkpoint), folder.log]
         write_manifest(folder.manifest, {**facts, "files": record_of(folder.path, files)})
     shutil.rmtree(folder.state)  # only an unfinished fold needs it; it is three times as large as the model

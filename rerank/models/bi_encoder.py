@@ -4,12 +4,13 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
 
-from rerank.data.splitting import OffsetTokenizer, equal_passages, open_offset_tokenizer
+from rerank.data.splitting import equal_passages, open_offset_tokenizer
 from rerank.models.gpu import Autocast, Precision, open_device
 from rerank.models.hub import (
     SENTENCE_FILE,
@@ -26,6 +27,9 @@ from rerank.utils.errors import UserError
 from rerank.utils.json_files import read_json, shown
 from rerank.utils.progress import log
 from rerank.utils.texts import check_text, list_of_texts
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 TOKENS_AT_ONCE = {"cpu": 2**12, "cuda": 2**15}
 """Tokens of a forward pass, padding included: 16 and 128 passages of 256 tokens."""
@@ -53,10 +57,10 @@ class BiEncoder:
     """
 
     name: str
-    model: Any = field(repr=False)
+    model: "SentenceTransformer" = field(repr=False)
     autocast: Autocast = field(repr=False)
     max_tokens: int | None
-    tokenizer: OffsetTokenizer | None = field(repr=False)
+    tokenizer: Tokenizer | None = field(repr=False)
 
     @classmethod
     def load(
@@ -162,7 +166,7 @@ def _expect_bi_encoder(name: str) -> None:
         raise UserError(f"encoder {name}: is a {heads[0]}, which compares no vectors; {EXPECTED}")
 
 
-def open_model(kind: Any, name: str, device: str, precision: Precision) -> tuple[Any, Autocast]:
+def open_model(kind: type[Any], name: str, device: str, precision: Precision) -> tuple[Any, Autocast]:
     """Opens a model of a class (`kind`) of sentence-transformers; returns it and the autocast for its calls.
 
     Raises UserError if it cannot be opened, and for a precision that the device does not support.
@@ -171,10 +175,15 @@ def open_model(kind: Any, name: str, device: str, precision: Precision) -> tuple
     for place in module_folders(folder):
         check_sizes(place, name)
         check_parameters(place, name)
-    settings: dict[str, Any] = {"device": device, "local_files_only": True, "trust_remote_code": False}
     try:
         with quiet_transformers():
-            model = kind(str(folder), **settings, model_kwargs={"dtype": torch.float32}).eval()
+            model = kind(
+                str(folder),
+                device=device,
+                local_files_only=True,
+                trust_remote_code=False,
+                model_kwargs={"dtype": torch.float32},
+            ).eval()
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # modules of all kinds raise different types, tokenizers' panics are no Exception

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,9 @@ from rerank.models.hub import quiet_transformers
 from rerank.models.pooling import expect_pooling
 from rerank.utils.errors import UserError, needed
 from rerank.utils.progress import log
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 IDENTITY = "torch.nn.modules.linear.Identity"
 """The activation of scores that sentence-transformers is told to use; its default is the sigmoid."""
@@ -77,7 +80,7 @@ def _with_template(
     return model
 
 
-def _add_lora(model: Any, rank: int, seed: int) -> None:
+def _add_lora(model: "PreTrainedModel", rank: int, seed: int) -> None:
     """Freezes the body of a Hugging Face model and replaces each linear layer W by W + 2 B A, with B and A trained.
 
     Low-rank adaptation (Hu et al. 2022, arXiv:2106.09685, equation 3): peft adds B (outputs, rank), initially 0, and A
@@ -125,7 +128,7 @@ def open_trained_cross_encoder(
     return model
 
 
-def save_cross_encoder(model: CrossEncoder, folder: Path, settings: Mapping[str, Any] = {}) -> None:
+def save_cross_encoder(model: CrossEncoder, folder: Path, settings: Mapping[str, object] = {}) -> None:
     """Writes a Hugging Face folder: a sequence classifier with one output, which other libraries read too.
 
     The linear layer is folded into the classifier's own head (`rerank.models.heads`), and low-rank matrices are added
@@ -154,13 +157,13 @@ def save_cross_encoder(model: CrossEncoder, folder: Path, settings: Mapping[str,
         _save_weights(classifier, folder)
 
 
-def _save_weights(model: Any, folder: Path) -> None:
+def _save_weights(model: "PreTrainedModel", folder: Path) -> None:
     with quiet_transformers():
         model.save_pretrained(folder, state_dict=merged_weights(model))
 
 
 @torch.no_grad()
-def merged_weights(model: Any) -> dict[str, Tensor] | None:
+def merged_weights(model: nn.Module) -> dict[str, Tensor] | None:
     """The state of a LoRA model with W + 2 B A as its weights; the model is not changed. None for other models."""
     layers = {name: module for name, module in model.named_modules() if hasattr(module, "get_delta_weight")}
     if not layers:

@@ -5,7 +5,7 @@ A compiled layer fuses dropout, sums, norms and activations; uncompiled, each of
 """
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,9 @@ from torch import Tensor, nn
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.gpu import SMALL, Autocast
 from rerank.models.packing import in_mode, layers_of, probe_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 FARTHEST_GRADIENT = 0.1
 """Allowed relative error (norm of the difference over norm) of the compiled gradient in half precision."""
@@ -61,7 +64,7 @@ def _applies(model: CrossEncoder, autocast: Autocast) -> bool:
     return half and model.last_token is None and sum(weight.numel() for weight in model.parameters()) >= SMALL
 
 
-def _compile(encoder: Any) -> None:
+def _compile(encoder: "PreTrainedModel") -> None:
     options = {AVOIDED: False} if AVOIDED in torch._inductor.list_options() else None
     for module in encoder.modules():
         if isinstance(module, nn.LayerNorm):
@@ -73,7 +76,7 @@ def _compile(encoder: Any) -> None:
         embeddings.compile(dynamic=True, options=options)
 
 
-def _in_half(module: nn.Module, args: Any, output: Tensor) -> Tensor:
+def _in_half(module: nn.Module, args: object, output: Tensor) -> Tensor:
     """Hook of a norm: returns its output in half precision; under autocast a norm returns float32."""
     return output.to(torch.get_autocast_dtype("cuda")) if torch.is_autocast_enabled("cuda") else output
 

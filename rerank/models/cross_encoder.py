@@ -13,6 +13,7 @@ from rerank.models.encoder import LoadedEncoder
 from rerank.models.encoder_inputs import bucket_by_length, device_offsets, packed, padded
 from rerank.models.gpu import FARTHEST, SMALL, Autocast, has_flash_attention
 from rerank.models.heads import Float32Linear
+from rerank.models.hub import Recorded
 from rerank.models.packing import pack, packing_error, rounding_error
 from rerank.models.pooling import POOLINGS
 
@@ -34,7 +35,7 @@ class CrossEncoder(nn.Module):
 
     def __init__(self, loaded: LoadedEncoder, head: Float32Linear | None, pooling: str) -> None:
         super().__init__()
-        self.encoder: Any = loaded.model
+        self.encoder = loaded.model
         self.head = head
         self.pooling = pooling
         self.template = ""
@@ -89,9 +90,10 @@ class CrossEncoder(nn.Module):
         return []
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Recorded:
         """The settings that `save_cross_encoder` recorded in the config; empty for other models."""
-        return dict(getattr(self.encoder.config, "rerank", {}))
+        settings: Recorded = {**getattr(self.encoder.config, "rerank", {})}
+        return settings
 
     @property
     def is_padded(self) -> bool:
@@ -154,7 +156,7 @@ class CrossEncoder(nn.Module):
         """Makes the backward pass recompute activations; raises ValueError if the architecture does not support it."""
         self.encoder.activation_checkpointing_enable({"use_reentrant": False})
 
-    def parameter_groups(self, lr: float, head_lr: float) -> list[dict[str, Any]]:
+    def parameter_groups(self, lr: float, head_lr: float) -> list[dict[str, object]]:
         """The trainable parameters: the encoder's with `lr`, the head's with `head_lr`."""
         body = self.encoder if self.head is not None else self.encoder.base_model
         in_body = {id(parameter) for parameter in body.parameters()}

@@ -8,7 +8,7 @@ import inspect
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -17,8 +17,11 @@ from rerank.models.hub import encoder_folder, quiet_transformers, read_configs
 from rerank.models.sizes import check_parameters, check_sizes
 from rerank.utils.errors import UserError
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-def state_padding(config: Any, tokenizer: Any) -> None:
+
+def state_padding(config: "PreTrainedConfig", tokenizer: "PreTrainedTokenizerBase") -> None:
     """Makes config and tokenizer name the same padding token: the config's, the tokenizer's, or another special one.
 
     Many decoders name none, and then accept no batches. The token that ends texts is not chosen, as padding is not
@@ -34,7 +37,7 @@ def state_padding(config: Any, tokenizer: Any) -> None:
         tokenizer.pad_token = tokenizer.convert_ids_to_tokens(config.pad_token_id)
 
 
-def last_token_head(model: Any, name: str) -> nn.Linear:
+def last_token_head(model: "PreTrainedModel", name: str) -> nn.Linear:
     """The head of a sequence classifier with one output; raises UserError if it is not one linear layer."""
     in_body = {id(module) for module in model.base_model.modules()}
     heads = [m for m in model.modules() if isinstance(m, nn.Linear) and id(m) not in in_body]
@@ -57,8 +60,8 @@ class LoadedEncoder:
     first_position: the position id of an input's first token.
     """
 
-    tokenizer: Any
-    model: Any
+    tokenizer: "PreTrainedTokenizerBase"
+    model: "PreTrainedModel"
     own_head: bool
     max_length: int
     first_position: int
@@ -114,7 +117,7 @@ def _load(auto: Any, folder: Path, name: str, **settings: Any) -> Any:
         ) from error
 
 
-def _check_encoder(config: Any, name: str) -> bool:
+def _check_encoder(config: "PreTrainedConfig", name: str) -> bool:
     """Whether the checkpoint has its own head; raises UserError if the model is of no supported kind."""
     import transformers
 
@@ -138,12 +141,14 @@ def _check_encoder(config: Any, name: str) -> bool:
     return classifier
 
 
-def _load_weights(config: Any, own_head: bool, folder: Path, name: str) -> Any:
+def _load_weights(config: "PreTrainedConfig", own_head: bool, folder: Path, name: str) -> "PreTrainedModel":
     """The model, converted to float32; raises UserError if weights are missing."""
     import transformers
 
     auto = transformers.AutoModelForSequenceClassification if own_head else transformers.AutoModel
-    model, report = _load(auto, folder, name, config=config, dtype=torch.float32, output_loading_info=True)
+    opened = _load(auto, folder, name, config=config, dtype=torch.float32, output_loading_info=True)
+    model: PreTrainedModel = opened[0]
+    report: dict[str, set[str]] = opened[1]
     # The pooler of a body is not used, and most pre-trained checkpoints have none.
     missing = sorted(key for key in report["missing_keys"] if own_head or not key.startswith("pooler."))
     if missing:
@@ -152,17 +157,19 @@ def _load_weights(config: Any, own_head: bool, folder: Path, name: str) -> Any:
             f"{missing[0]} among them; download or save it again"
         )
     if not own_head and "add_pooling_layer" in inspect.signature(type(model)).parameters:
-        model.pooler = None
+        model.register_module("pooler", None)
     return model
 
 
-def _check_tokenizer(tokenizer: Any, model: Any, name: str, needed: tuple[str, ...]) -> None:
+def _check_tokenizer(
+    tokenizer: "PreTrainedTokenizerBase", model: "PreTrainedModel", name: str, needed: tuple[str, ...]
+) -> None:
     for token in needed:
         if getattr(tokenizer, token) is None:
             raise UserError(
                 f"encoder {name}: its tokenizer has no {token}; choose an encoder that takes pairs of texts"
             )
-    rows = model.get_input_embeddings().num_embeddings
+    rows = len(model.get_input_embeddings().get_parameter("weight"))
     if len(tokenizer) > rows:
         raise UserError(
             f"encoder {name}: its tokenizer has {len(tokenizer)} tokens but the model {rows}; expected the tokenizer "
@@ -170,7 +177,7 @@ def _check_tokenizer(tokenizer: Any, model: Any, name: str, needed: tuple[str, .
         )
 
 
-def positions(model: Any) -> tuple[int, int]:
+def positions(model: "PreTrainedModel") -> tuple[int, int]:
     """The number of usable positions, and the first: RoBERTa's start after the padding id, so two are not usable."""
     stated = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 512
     usable, first = stated, 0

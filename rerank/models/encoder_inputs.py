@@ -33,7 +33,7 @@ def device_offsets(inputs: Packed) -> Tensor:
     return inputs.offsets.to(inputs.input_ids.device, torch.int32) if given is None else given
 
 
-def padded(inputs: Packed, pad_id: int) -> dict[str, Any]:
+def padded(inputs: Packed, pad_id: int) -> dict[str, Tensor]:
     """The arguments for padded passages, (passages, longest) each."""
     offsets = inputs.offsets.to(inputs.input_ids.device)
     places = torch.arange(max(inputs.lengths()), device=offsets.device).expand(len(offsets) - 1, -1)

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NotRequired, TypedDict
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +30,14 @@ CPU_DOCUMENTS = 128
 
 DOCUMENTS_PER_FORWARD = 8192
 """Documents of a forward pass: 32 MB for each layer of 1024 units."""
+
+
+class FeatureConfig(TypedDict):
+    """config.json of a checkpoint."""
+
+    features: int
+    hidden: int
+    transform: NotRequired[Transform]
 
 
 class FeatureMLP(nn.Module):
@@ -81,10 +89,8 @@ def save_feature_mlp(model: FeatureMLP, folder: Path) -> None:
 def open_feature_mlp(folder: Path) -> FeatureMLP:
     """Loads the model that `save_feature_mlp` wrote, in evaluation mode; raises UserError if the folder has none."""
     try:
-        settings = parse_json(read_regular(folder / "config.json"), dict[str, Any])
+        settings = parse_json(read_regular(folder / "config.json"), FeatureConfig)
         transform = settings.get("transform", "none")
-        if transform not in get_args(Transform):
-            raise ValueError(f"no transform {transform}")
         weights = load_file(folder / "model.safetensors")
         largest = max((size for weight in weights.values() for size in weight.shape), default=0)
         if max(settings["features"], settings["hidden"]) > largest:  # before anything is allocated

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from rerank.config.settings import Precision
 from rerank.utils.errors import UserError
 
-Autocast = Callable[[], AbstractContextManager[Any]]
+Autocast = Callable[[], AbstractContextManager[object]]
 """Makes the context that a forward pass runs in, such as `accelerator.autocast`."""
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}

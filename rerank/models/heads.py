@@ -16,7 +16,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,12 @@ from torch import Tensor, nn
 from rerank.models.encoder_inputs import padded
 from rerank.models.gpu import full_float32
 from rerank.models.packing import in_mode, probe_passages
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+Folded = tuple["PreTrainedModel", dict[str, str | float]]
+"""A classifier, and what its config records of its head."""
 
 FORMS = {"identity": 2.0**-13, "pair": 1.0, "small pair": 2.0**-17}
 """The factor of w, or of the identity, in the dense layer: ε, 1 and δ.
@@ -85,7 +91,7 @@ class _Head(NamedTuple):
 
 
 @contextmanager
-def folded(body: Any, head: nn.Linear, pad_id: int) -> Iterator[tuple[Any, dict[str, Any]] | None]:
+def folded(body: "PreTrainedModel", head: nn.Linear, pad_id: int) -> Iterator[Folded | None]:
     """Yields the sequence classifier that computes `head` on the [CLS] vector of `body`, and the form of its head.
 
     The classifier contains `body` itself, which is restored afterwards. Yields None if the architecture has no
@@ -97,12 +103,12 @@ def folded(body: Any, head: nn.Linear, pad_id: int) -> Iterator[tuple[Any, dict[
     config.num_labels = 1
     if hasattr(config, "classifier_pooling"):
         config.classifier_pooling = "bos" if config.model_type == "eurobert" else "cls"  # the first token
-    classifier: Any = None
+    classifier: PreTrainedModel | None = None
     if type(config) in transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
         with torch.device("meta"):
             classifier = transformers.AutoModelForSequenceClassification.from_config(config)
-    empty: Any = getattr(classifier, "base_model", None)
-    if type(empty) is not type(body):
+    empty = None if classifier is None else classifier.base_model
+    if classifier is None or type(empty) is not type(body):
         yield None
         return
     setattr(classifier, classifier.base_model_prefix, body)
@@ -119,14 +125,19 @@ def folded(body: Any, head: nn.Linear, pad_id: int) -> Iterator[tuple[Any, dict[
 
 
 def _fold_into(
-    classifier: Any, body: Any, head: nn.Linear, pad_id: int, in_body: Callable[[Tensor], bool]
-) -> tuple[Any, dict[str, Any]] | None:
+    classifier: "PreTrainedModel",
+    body: "PreTrainedModel",
+    head: nn.Linear,
+    pad_id: int,
+    in_body: Callable[[Tensor], bool],
+) -> Folded | None:
     names = _find_head(classifier, head.in_features, in_body)
     if names is None:
         return None
     for name in names.values():
         classifier.get_submodule(name).to_empty(device=head.weight.device)
-    layers = _Head(**{layer: classifier.get_submodule(name) for layer, name in names.items()})
+    found: dict[str, Any] = {layer: classifier.get_submodule(name) for layer, name in names.items()}
+    layers = _Head(**found)
     if layers.output.bias is None or any(t.is_meta for t in [*classifier.parameters(), *classifier.buffers()]):
         return None
     for form in ("identity", "pair") if layers.norm is None else ("small pair",):  # the activation decides
@@ -137,7 +148,7 @@ def _fold_into(
     return None
 
 
-def _find_head(classifier: Any, hidden: int, in_body: Callable[[Tensor], bool]) -> dict[str, str] | None:
+def _find_head(classifier: "PreTrainedModel", hidden: int, in_body: Callable[[Tensor], bool]) -> dict[str, str] | None:
     """The names of the classifier's layers outside the body, by field of _Head; None if it has other layers."""
     names: dict[str, str] = {}
     for name, module in classifier.named_modules():
@@ -155,7 +166,7 @@ def _find_head(classifier: Any, hidden: int, in_body: Callable[[Tensor], bool]) 
 
 
 @torch.no_grad()
-def _agree(classifier: Any, body: Any, head: nn.Linear, pad_id: int) -> bool:
+def _agree(classifier: "PreTrainedModel", body: "PreTrainedModel", head: nn.Linear, pad_id: int) -> bool:
     """Whether classifier and head give two passages, one of them padded, the same scores."""
     inputs = padded(probe_passages(pad_id, body.config.vocab_size, 12, (12, 7)).to(head.weight.device), pad_id)
     with full_float32():
@@ -166,15 +177,17 @@ def _agree(classifier: Any, body: Any, head: nn.Linear, pad_id: int) -> bool:
     return bool(error <= TOLERANCE * (expected - head.bias).abs().max() + rounding)
 
 
-def unfolded(classifier: Any, facts: Any) -> tuple[Any, Float32Linear] | None:
+def unfolded(
+    classifier: "PreTrainedModel", facts: dict[str, str | float]
+) -> "tuple[PreTrainedModel, Float32Linear] | None":
     """The body and the linear layer of a classifier that `folded` made, with the `facts` that it yielded.
 
     None if the weights of the head have another form, as after training in another library.
     """
     modules = dict(classifier.named_modules())
     try:
-        form, scale = facts["form"], float(facts["scale"])
-        layers = _Head(**{layer: modules[facts[layer]] for layer in _Head._fields if layer in facts})
+        form, scale = str(facts["form"]), float(facts["scale"])
+        layers = _Head(**{layer: modules[str(facts[layer])] for layer in _Head._fields if layer in facts})
         weight, bias = layers.read(form, scale)
         expected = copy.deepcopy(layers)
         expected.write(form, scale, weight, bias)
@@ -184,7 +197,8 @@ def unfolded(classifier: Any, facts: Any) -> tuple[Any, Float32Linear] | None:
         return None
     head = Float32Linear(weight.shape[1], 1)
     head.load_state_dict({"weight": weight, "bias": bias})
-    body, in_head = classifier.base_model, {id(parameter) for parameter in layers.parameters()}
+    body: PreTrainedModel = getattr(classifier, classifier.base_model_prefix)
+    in_head = {id(parameter) for parameter in layers.parameters()}
     for name, child in list(body.named_children()):
         parameters = list(child.parameters())
         if parameters and all(id(parameter) in in_head for parameter in parameters):  # the pooler

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, TypedDict
 
 from msgspec import Meta
 
@@ -132,12 +132,12 @@ class TokenizerConfig(TypedDict, total=False):
     tokenizer_class: str | None
     model_input_names: list[str]
     chat_template: str | list[dict[str, str]] | None
-    pad_token: str | dict[str, Any] | None
-    sep_token: str | dict[str, Any] | None
-    cls_token: str | dict[str, Any] | None
-    unk_token: str | dict[str, Any] | None
-    eos_token: str | dict[str, Any] | None
-    bos_token: str | dict[str, Any] | None
+    pad_token: str | dict[str, object] | None
+    sep_token: str | dict[str, object] | None
+    cls_token: str | dict[str, object] | None
+    unk_token: str | dict[str, object] | None
+    eos_token: str | dict[str, object] | None
+    bos_token: str | dict[str, object] | None
 
 
 class SentenceConfig(TypedDict, total=False):

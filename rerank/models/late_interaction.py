@@ -7,7 +7,7 @@ estimate products with any vector: Gao and Long, "RaBitQ", SIGMOD 2024.
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,7 +157,7 @@ class TokenEncoder:
                     found.append("")
         return found[len(self.pieces([prompt])[0]) :] if is_query else found
 
-    def _inputs(self, text: str, kind: str) -> Iterator[tuple[str, Any]]:
+    def _inputs(self, text: str, kind: str) -> Iterator[tuple[str, Mapping[str, list[Any]]]]:
         """Each passage of a text with the prompt of its kind, and the tokenizer's output for it."""
         model = self.encoder.model
         for passage in [text] if kind == "query" else self.encoder.split(text):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from rerank.utils.inside import inside
 from rerank.utils.json_files import read_json
@@ -54,10 +54,10 @@ def model_files(folder: Path) -> list[Path]:
 
 def module_folders(folder: Path) -> Iterator[Path]:
     """The folder of a model, and those of its modules. Raises UserError for a folder outside it."""
-    remedy, modules = "download or save the model again", dict[str, Any]()
+    remedy, modules = "download or save the model again", set[str]()
     yield folder
     if (folder / MODULES_FILE).is_file():
-        modules |= {one["path"]: one for one in read_json(folder / MODULES_FILE, list[Module], remedy)}
+        modules |= {one["path"] for one in read_json(folder / MODULES_FILE, list[Module], remedy)}
     for path in filter(None, modules):
         place = inside(folder, path)
         yield place

@@ -86,7 +86,7 @@ def attend(
     sliding_window: int | None = None,
     is_causal: bool | None = None,
     first_only: bool = False,
-    **others: Any,
+    **others: object,
 ) -> tuple[Tensor, None]:
     """Implements transformers' attention interface for packed passages; returns (1, tokens, heads, size).
 
@@ -131,7 +131,7 @@ def register_attention() -> None:
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
-    def mask(attention_mask: Tensor | None = None, **settings: Any) -> Any:
+    def mask(attention_mask: Tensor | None = None, **settings: Any) -> Tensor | None:
         """Packed passages have no `attention_mask` and need no mask."""
         return None if attention_mask is None else sdpa_mask(attention_mask=attention_mask, **settings)
 

@@ -1,8 +1,9 @@
 """Makes the transformer of a sentence-transformers model compute packed texts, without padding."""
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,9 @@ from rerank.models.gpu import (
 from rerank.models.packed_attention import Passages
 from rerank.models.packing import PROBE_LENGTHS, probe_passages, relative_difference, set_packed_attention
 
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
 TEXT = {"input_ids", "attention_mask", "token_type_ids"}
 """The tensors of a batch of texts; a batch with other tensors stays padded."""
 
@@ -36,7 +40,7 @@ class PaddedTexts(Passages):
     features: dict[str, Any] = field(default_factory=dict)
 
 
-def pack_texts(model: Any, precision: Precision) -> Autocast:
+def pack_texts(model: "SentenceTransformer", precision: Precision) -> Autocast:
     """Packs the texts of a sentence-transformers model, and chooses its precision; returns the autocast for its calls.
 
     A transformer stays padded if its attention cannot be replaced or if packing changes its vectors. `auto` takes half
@@ -67,7 +71,7 @@ def pack_texts(model: Any, precision: Precision) -> Autocast:
     return autocast
 
 
-def _gives_tokens(module: Any) -> bool:
+def _gives_tokens(module: nn.Module) -> bool:
     """Whether a module is a transformer that returns a vector for each token."""
     body, output = getattr(module, "auto_model", None), getattr(module, "module_output_name", OUTPUT)
     return isinstance(body, nn.Module) and output == OUTPUT
@@ -100,9 +104,11 @@ def _vectors(transformer: Any) -> Tensor:
     return vectors[probe["attention_mask"].bool()].float()
 
 
-def _pack_features(first_position: int, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
+def _pack_features(
+    first_position: int, module: nn.Module, args: tuple[dict[str, Any], ...], kwargs: dict[str, Any]
+) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]] | None:
     """Hook before a transformer: the batch without padding, (1, tokens), and the boundaries of its texts."""
-    features: dict[str, Any] = args[0]
+    features = args[0]
     tensors = {name for name, value in features.items() if isinstance(value, Tensor)}
     if not {"input_ids", "attention_mask"} <= tensors <= TEXT:
         return None
@@ -117,7 +123,9 @@ def _pack_features(first_position: int, module: nn.Module, args: Any, kwargs: di
     return (others | rows, *args[1:]), {**kwargs, "position_ids": given["position_ids"], "passages": texts}
 
 
-def _unpack_features(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
+def _unpack_features(
+    module: nn.Module, args: object, kwargs: Mapping[str, object], output: Mapping[str, Tensor]
+) -> dict[str, Any] | None:
     """Hook after a transformer: the padded batch and its vectors, (texts, longest, hidden), 0 on padding."""
     texts = kwargs.get("passages")
     if not isinstance(texts, PaddedTexts):

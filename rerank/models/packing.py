@@ -5,7 +5,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,11 @@ from torch.utils.hooks import RemovableHandle
 from rerank.batches.batch import Packed
 from rerank.models.gpu import Autocast, full_float32
 from rerank.models.packed_attention import IMPLEMENTATION, Passages, UnsupportedAttentionError, register_attention
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+Tensors = tuple[Tensor, ...]
 
 PROBE_LENGTHS = (160, 33, 7)
 """Tokens of the passages of a probe; the longest exceeds the attention windows of known encoders."""
@@ -25,7 +30,7 @@ TOLERANCE = 1e-3
 class PackableModel(Protocol):
     """The attributes of a CrossEncoder that packing uses."""
 
-    encoder: Any
+    encoder: "PreTrainedModel"
     padding_reason: str
     pad_id: int
     max_length: int
@@ -36,7 +41,7 @@ class PackableModel(Protocol):
     @property
     def last_token(self) -> nn.Module | None: ...
 
-    def __call__(self, inputs: Packed) -> Any: ...
+    def __call__(self, inputs: Packed) -> Tensor: ...
 
     def vectors(self, inputs: Packed) -> Tensor: ...
 
@@ -81,7 +86,9 @@ COMPARED = "padded, to be compared with packed passages"
 """The `padding_reason` of a model while it is compared."""
 
 
-def set_packed_attention(encoder: Any, forward: Callable[..., Any], values: Callable[[bool], Tensor]) -> str:
+def set_packed_attention(
+    encoder: "PreTrainedModel", forward: Callable[..., object], values: Callable[[bool], Tensor]
+) -> str:
     """Makes a Hugging Face model attend within packed passages; returns "", or the reason why it cannot.
 
     Its `forward` then takes `input_ids` and `position_ids`, (1, tokens), and the keyword `passages`. `values(packed)`
@@ -136,14 +143,14 @@ def pack(model: PackableModel) -> str:
     return reason
 
 
-def layers_of(model: Any) -> list[Any]:
+def layers_of(model: "PreTrainedModel") -> list[nn.Module]:
     """The layers of a Hugging Face model, first to last; empty if it has no ModuleList of them."""
     count = model.config.get_text_config().num_hidden_layers
     stacks = (m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
     return list(next(stacks, ()))
 
 
-def keep_first_tokens(layer: Any) -> list[RemovableHandle]:
+def keep_first_tokens(layer: nn.Module) -> list[RemovableHandle]:
     """Makes the last layer return the first token of each packed passage, (passages, 1, hidden).
 
     In BERT's layout, everything after the projections to queries, keys and values is computed only for these tokens.
@@ -151,30 +158,30 @@ def keep_first_tokens(layer: Any) -> list[RemovableHandle]:
     """
     if first_token_part(layer) is layer:
         return [layer.register_forward_hook(_first_of_output, with_kwargs=True)]
+    attention = layer.get_submodule("attention.self")
     return [
-        layer.attention.self.register_forward_pre_hook(_attend_with_first, with_kwargs=True),
-        layer.attention.self.register_forward_hook(_first_of_attended, with_kwargs=True),
+        attention.register_forward_pre_hook(_attend_with_first, with_kwargs=True),
+        attention.register_forward_hook(_first_of_attended, with_kwargs=True),
         # `_first_of_attended` returns a pair, which is unpacked here as the two arguments of the projection.
-        layer.attention.output.register_forward_pre_hook(
+        layer.get_submodule("attention.output").register_forward_pre_hook(
             lambda _, args: args[0] if isinstance(args[0], tuple) else None
         ),
     ]
 
 
-def first_token_part(layer: Any) -> nn.Module:
+def first_token_part(layer: nn.Module) -> nn.Module:
     """The module of the last layer after which only first tokens are needed: in BERT's layout the attention."""
-    attention: Any = getattr(layer, "attention", None)
+    attention = getattr(layer, "attention", None)
     in_attention = all(hasattr(attention, name) for name in ("self", "output"))
-    part: nn.Module = attention if in_attention and hasattr(layer, "intermediate") else layer
-    return part
+    return layer.get_submodule("attention") if in_attention and hasattr(layer, "intermediate") else layer
 
 
-def _attend_with_first(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _attend_with_first(module: nn.Module, args: Tensors, kwargs: dict[str, Any]) -> tuple[Tensors, dict[str, Any]]:
     """Hook before the attention: only the first tokens need its result."""
     return args, kwargs if kwargs.get("passages") is None else kwargs | {"first_only": True}
 
 
-def _first_of_attended(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
+def _first_of_attended(module: nn.Module, args: Tensors, kwargs: dict[str, Any], output: Tensors) -> tuple[object, ...]:
     """Hook after the attention: a pair, the first tokens of its result and of the residual."""
     passages: Passages | None = kwargs.get("passages")
     if passages is None:
@@ -183,7 +190,9 @@ def _first_of_attended(module: nn.Module, args: Any, kwargs: dict[str, Any], out
     return ((passages.first_tokens(output[0]), passages.first_tokens(residual)), *output[1:])
 
 
-def _first_of_output(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
+def _first_of_output(
+    module: nn.Module, args: Tensors, kwargs: dict[str, Any], output: Tensor | Tensors
+) -> Tensor | Tensors:
     """Hook after a module: the first tokens of its output."""
     passages: Passages | None = kwargs.get("passages")
     if passages is None:

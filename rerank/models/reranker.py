@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +20,10 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, check_new_folder
 from rerank.utils.progress import log
 from rerank.utils.texts import check_text, list_of_pairs, list_of_texts
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from pyterrier import Transformer
 
 
 class Ranked(NamedTuple):
@@ -225,7 +229,7 @@ class Reranker:
         }
         return make_run(candidates, scored, self.model.first_stage_weight)
 
-    def transformer(self) -> Any:
+    def transformer(self) -> "Transformer":
         """A PyTerrier transformer: `bm25 >> pt.text.get_text(dataset, "text") >> model.transformer()`.
 
         It reads the columns qid, query, docno and text, and replaces score and rank; the best document of a query has
@@ -241,7 +245,7 @@ class Reranker:
         class RerankTransformer(pt.Transformer):  # PyTerrier asks for a subclass
             """Gives each row the score and the rank of a cross-encoder."""
 
-            def transform(self, inp: Any) -> Any:
+            def transform(self, inp: "DataFrame") -> "DataFrame":
                 """The rows in their order, with new scores and ranks."""
                 pt.validate.columns(inp, includes=columns, context=self)
                 scores = predict(list(zip(inp["query"], inp["text"], strict=True))).astype(float)

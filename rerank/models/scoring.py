@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
+from tokenizers import Tokenizer
 
 from rerank.batches.batch import Packed, Pairs, make_microbatches, restore_order
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.templates import open_template
-from rerank.data.splitting import OffsetTokenizer, open_offset_tokenizer, passage_span
+from rerank.data.splitting import open_offset_tokenizer, passage_span
 from rerank.data.tokens import Tokenisation, make_store
 from rerank.data.types import Candidates, Run
 from rerank.models.cross_encoder import CrossEncoder
@@ -260,6 +261,6 @@ class TextScorer:
         return passage_span(text, number, count, self._offsets, self.model.max_doc_tokens, self._template.document_lead)
 
     @functools.cached_property
-    def _offsets(self) -> OffsetTokenizer | None:
+    def _offsets(self) -> Tokenizer | None:
         tokenizer = self.model.tokenizer
         return open_offset_tokenizer(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else None

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, TypedDict
 
 from msgspec import Meta
 
@@ -64,7 +64,7 @@ def check_sizes(folder: Path, name: str) -> None:
     remedy = f"encoder {name}: download or save it again"
     if not (folder / CONFIG).exists():
         return
-    config = read_json(folder / CONFIG, dict[str, Any], remedy)
+    config = read_json(folder / CONFIG, dict[str, object], remedy)
     try:
         shapes = weight_shapes(folder)
         sizes = Sizes.of(shapes)
@@ -82,8 +82,8 @@ def check_parameters(folder: Path, name: str) -> None:
     import torch
     import transformers
 
-    config: Any = read_json(folder / CONFIG, dict[str, Any], "") if (folder / CONFIG).exists() else {}
-    if "model_type" not in config or "quantization_config" in config or not (shapes := weight_shapes(folder)):
+    stated = read_json(folder / CONFIG, dict[str, object], "") if (folder / CONFIG).exists() else {}
+    if "model_type" not in stated or "quantization_config" in stated or not (shapes := weight_shapes(folder)):
         return
     numbers = Sizes.of(shapes).numbers
     try:
@@ -99,7 +99,7 @@ def check_parameters(folder: Path, name: str) -> None:
         )
 
 
-def _sizes_in(config: Any, key: str = "") -> Iterator[tuple[str, int]]:
+def _sizes_in(config: object, key: str = "") -> Iterator[tuple[str, int]]:
     """The whole numbers of a config that are sizes, with their keys, at any depth."""
     if isinstance(config, dict):
         for name, value in config.items():
@@ -109,7 +109,7 @@ def _sizes_in(config: Any, key: str = "") -> Iterator[tuple[str, int]]:
 
 
 def weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """The shapes of the tensors in a folder's weights, of which only the headers are read; {} if it has none.
+    """The shapes of the tensors in a folder's weights, from the headers of the files; {} if it has none.
 
     Raises ValueError for a file that is damaged, or whose header states more than the file has.
     """
@@ -128,7 +128,7 @@ def _safetensors(file: Path) -> dict[str, tuple[int, ...]]:
         length = LENGTH.unpack(first)[0] if len(first) == LENGTH.size else size
         if length > min(LONGEST_HEADER, size - len(first)):
             raise ValueError(f"{file.name}: expected a safetensors file, got {size:,} bytes without a header")
-        header = parse_json(content.read(length), dict[str, Any])
+        header = parse_json(content.read(length), dict[str, object])
     header.pop("__metadata__", None)
     tensors = check_shape(header, dict[str, TensorFacts], f" in the header of {file.name}")
     for name, facts in tensors.items():
@@ -142,7 +142,7 @@ def _safetensors(file: Path) -> dict[str, tuple[int, ...]]:
 def _pickled(file: Path) -> dict[str, tuple[int, ...]]:
     import torch
 
-    found: Any = {}
+    found: object = {}
     for mapped in (True, False):  # the format of torch before 1.6 cannot be mapped
         try:
             found = torch.load(file, map_location="meta", weights_only=True, mmap=mapped)

@@ -1,17 +1,19 @@
 """Makes small untrained BERTs with tokenizers; the demo's has word vectors from latent semantic analysis."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from string import ascii_lowercase, digits
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from transformers import BertConfig, BertModel, BertTokenizer
+from transformers import BertConfig, BertModel, BertPreTrainedModel, BertTokenizer
 
 from rerank.data.demo import split_words
 from rerank.models.hub import quiet_transformers
 from rerank.utils.files import atomic_write
+
+Bert = TypeVar("Bert", bound=BertPreTrainedModel)
 
 WIDTH = 64
 """Hidden size of the demo's encoder."""
@@ -52,9 +54,7 @@ def make_vocabulary(pieces: Iterable[str]) -> dict[str, int]:
     return {piece: number for number, piece in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *pieces])}
 
 
-def random_bert(
-    architecture: Callable[[BertConfig], Any], vocabulary: dict[str, int], seed: int, **settings: Any
-) -> Any:
+def random_bert(architecture: type[Bert], vocabulary: dict[str, int], seed: int, **settings: Any) -> Bert:
     """A BERT with random weights for inputs of MAX_LENGTH tokens; `settings` go to BertConfig."""
     config = BertConfig(vocab_size=len(vocabulary), max_position_embeddings=MAX_LENGTH, **settings)
     with torch.random.fork_rng(devices=[]):
@@ -62,7 +62,7 @@ def random_bert(
         return architecture(config)
 
 
-def save_bert(model: Any, vocabulary: dict[str, int], folder: Path) -> None:
+def save_bert(model: BertPreTrainedModel, vocabulary: dict[str, int], folder: Path) -> None:
     """Writes the model and a tokenizer with this vocabulary as an ordinary Hugging Face folder."""
     with quiet_transformers():
         model.save_pretrained(folder)

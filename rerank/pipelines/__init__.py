@@ -1,1 +1,1 @@
-"""Pipelines of stages, the last of which answers: fitted on a collection, cross-validated, saved and searched."""
+"""Pipelines of stages; the last stage answers. They are fitted on a collection, cross-validated, saved, searched."""

@@ -200,7 +200,7 @@ class CrossFitting:
 
 
 def _is_whole(kept: Path) -> bool:
-    """Whether an interrupted fit has left a folder of which every file is as it was written; another is removed."""
+    """Whether an interrupted fit has left a folder with all its files unchanged; removes any other folder."""
     if not kept.exists():
         return False
     if changed := changes_since_record(kept):

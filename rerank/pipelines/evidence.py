@@ -4,11 +4,11 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any
 
 from rerank.evaluation.significance import bootstrap_intervals, mean_and_error, paired_test
 from rerank.evaluation.weights import Values
 from rerank.pipelines.graph import prefix
+from rerank.pipelines.record import EvidenceRecord, Gain, StageRow
 from rerank.pipelines.selection import Selected
 from rerank.pipelines.stages.base import Stage, below
 
@@ -36,20 +36,28 @@ class Trial:
 
 def evidence_of(
     stages: Mapping[str, Stage], selected: Selected, trial: Trial, ms: Mapping[str, float]
-) -> dict[str, Any]:
-    """The evidence of a pipeline as a JSON object.
+) -> EvidenceRecord:
+    """The evidence of a pipeline, as `record.read_evidence` reads it.
 
     `ms` has the milliseconds of each stage for a query, without the stages below.
     """
     values, nested = selected.values, selected.nested
     kept = prefix(stages, selected.answer)
-    rows = []
+    rows: list[StageRow] = []
     for name, settings in stages.items():
-        own = values.get(name, {})
-        row: dict[str, Any] = {"name": name, "kind": settings.kind, "of": list(below(settings))}
-        row |= _mean(own) | _gain(own, [values[lower] for lower in below(settings) if values.get(lower)], trial.far)
-        row |= {"ms": total_ms(stages, name, ms) if name in ms else None, "own_ms": ms.get(name)}
-        rows.append(row | {"trained_on": trial.taught.get(name, 0), "kept": name in kept})
+        others = [values[lower] for lower in below(settings) if values.get(lower)]
+        rows.append(
+            {
+                "name": name,
+                "kind": settings.kind,
+                "of": list(below(settings)),
+                **_gain(values.get(name, {}), others, trial.far),
+                "ms": total_ms(stages, name, ms) if name in ms else None,
+                "own_ms": ms.get(name),
+                "trained_on": trial.taught.get(name, 0),
+                "kept": name in kept,
+            }
+        )
     first = [by_query for by_query in list(values.values())[:1] if by_query]
     return {
         "measure": trial.measure,
@@ -59,25 +67,37 @@ def evidence_of(
         "queries": len(nested),
         "parts": trial.parts,
         "drawn": trial.drawn,
-        "nested": _mean(nested) | _gain(nested, first, trial.far),
+        "nested": _gain(nested, first, trial.far),
         "stages": rows,
         "values": {name: dict(by_query) for name, by_query in values.items()} | {"nested": dict(nested)},
     }
 
 
-def _gain(values: Values, others: Sequence[Values], far: Collection[str]) -> dict[str, float | None]:
-    """The mean gain over the best of `others`, its error, interval and p-value, and the gain on far queries."""
-    names = ("gain", "gain_se", "low", "high", "p", "far", "far_low", "far_high")
-    if not values or not others:
-        return dict.fromkeys(names)
-    best = max(others, key=lambda by_query: fmean(by_query.values()))
-    differences = {query_id: value - best[query_id] for query_id, value in values.items()}
-    gain, error = mean_and_error(list(differences.values()))
-    p = paired_test(list(values.values()), [best[query_id] for query_id in values])
-    on_far = [difference for query_id, difference in differences.items() if query_id in far]
-    far_gain = fmean(on_far) if on_far else math.nan
-    found = gain, error, *_interval(list(differences.values())), p, far_gain, *_interval(on_far)
-    return dict(zip(names, map(_number, found), strict=True))
+def _gain(values: Values, others: Sequence[Values], far: Collection[str]) -> Gain:
+    """The mean, and the gain over the best of `others`: its error, interval and p-value, and that on far queries."""
+    mean, se = mean_and_error(list(values.values())) if values else (math.nan, math.nan)
+    gain = gain_se = low = high = p = far_gain = far_low = far_high = math.nan
+    if values and others:
+        best = max(others, key=lambda by_query: fmean(by_query.values()))
+        differences = {query_id: value - best[query_id] for query_id, value in values.items()}
+        gain, gain_se = mean_and_error(list(differences.values()))
+        low, high = _interval(list(differences.values()))
+        p = paired_test(list(values.values()), [best[query_id] for query_id in values])
+        on_far = [difference for query_id, difference in differences.items() if query_id in far]
+        far_gain = fmean(on_far) if on_far else math.nan
+        far_low, far_high = _interval(on_far)
+    return {
+        "mean": _number(mean),
+        "se": _number(se),
+        "gain": _number(gain),
+        "gain_se": _number(gain_se),
+        "low": _number(low),
+        "high": _number(high),
+        "p": _number(p),
+        "far": _number(far_gain),
+        "far_low": _number(far_low),
+        "far_high": _number(far_high),
+    }
 
 
 def _interval(differences: Sequence[float]) -> tuple[float, float]:
@@ -88,11 +108,6 @@ def _interval(differences: Sequence[float]) -> tuple[float, float]:
 def total_ms(stages: Mapping[str, Stage], name: str, ms: Mapping[str, float]) -> float:
     """The milliseconds of a query up to a stage: its own and those of the stages that it needs."""
     return sum(ms.get(needed, 0.0) for needed in prefix(stages, name))
-
-
-def _mean(values: Values) -> dict[str, float | None]:
-    mean, se = mean_and_error(list(values.values())) if values else (math.nan, math.nan)
-    return {"mean": _number(mean), "se": _number(se)}
 
 
 def _number(value: float) -> float | None:

@@ -1,13 +1,12 @@
 """The evidence of a pipeline as a table, and its limits in one line."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from rerank.evaluation.tables import Table, cells, format_mean, render
 from rerank.pipelines.crossfit import FEWEST
+from rerank.pipelines.record import EvidenceRecord, Gain
 
 LEGEND = (
     "Means ± standard errors over held-out queries; `nested` also excludes the queries used for selection.",
@@ -31,7 +30,7 @@ class Evidence:
     `print` shows the table of `rerank fit`; a notebook shows it as Markdown.
     """
 
-    record: Mapping[str, Any]
+    record: EvidenceRecord
 
     def __str__(self) -> str:
         return render(as_table(self.record)).removesuffix("\n")
@@ -43,7 +42,7 @@ class Evidence:
     _repr_markdown_ = to_markdown
 
 
-def as_table(record: Mapping[str, Any]) -> Table:
+def as_table(record: EvidenceRecord) -> Table:
     """An evidence as a table."""
     head = ["stage", "of", record["measure"], "gain", "95 % interval", "p", "far", "ms", "trained on", ""]
     rows = [cells(head)]
@@ -65,7 +64,7 @@ def as_table(record: Mapping[str, Any]) -> Table:
     return Table(f"{record['queries']} queries", [rows], (*legend, *notes))
 
 
-def limits(record: Mapping[str, Any]) -> str:
+def limits(record: EvidenceRecord) -> str:
     """The limits of an evidence in one line: the differences that it has too few judgments to show.
 
     They are below 1.96 standard errors of a gain, the median over the stages.
@@ -82,7 +81,7 @@ def limits(record: Mapping[str, Any]) -> str:
     return f"{size}: differences below {NORMAL * median(errors):.1g} cannot be told from chance"
 
 
-def _shown(row: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
+def _shown(row: Gain) -> tuple[str, str, str, str, str]:
     """A row's mean, gain, interval, p-value and gain on far queries."""
     mean = "" if row["mean"] is None else format_mean(row["mean"], math.nan if row["se"] is None else row["se"])
     p = "" if row["p"] is None else "<0.0001" if row["p"] < 0.0001 else f"{row['p']:.4f}"

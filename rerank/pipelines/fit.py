@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
 
 from rerank.config import Config, validate
 from rerank.data.collections import Collection, queries_to_train
@@ -28,6 +27,7 @@ from rerank.pipelines.graph import prefix
 from rerank.pipelines.inputs import inputs_of
 from rerank.pipelines.pipeline import Pipeline
 from rerank.pipelines.portable import is_portable
+from rerank.pipelines.record import EvidenceRecord, FitInputs
 from rerank.pipelines.selection import select
 from rerank.pipelines.stages.base import BI_ENCODER, Ranker, Stage, below
 from rerank.pipelines.stages.world import World
@@ -98,7 +98,7 @@ def fit(
     stages = (tried if isinstance(tried, Pipeline) else Pipeline(tried)).stages
     place = Path(out) if out else world.folder.path / "pipeline"
     check_place(place, "--out ")
-    inputs = inputs_of(stages, world, measure) | {"budget": budget}
+    inputs = inputs_of(stages, world, measure, budget)
     unfinished = unfinished_folder(place)
     work = unfinished / short_hash(json.dumps(inputs, sort_keys=True))
     with locked(place.parent, f"pipeline-{place.name}"):
@@ -116,7 +116,7 @@ def fit(
     return Pipeline.of(fitted)
 
 
-def _same(place: Path, inputs: Mapping[str, Any], config: Config) -> Fitted | None:
+def _same(place: Path, inputs: FitInputs, config: Config) -> Fitted | None:
     """The pipeline of a folder; None if it was fitted on other inputs or is damaged."""
     try:
         fitted = load_fitted(place, config.training.device, config.training.precision)
@@ -128,7 +128,7 @@ def _same(place: Path, inputs: Mapping[str, Any], config: Config) -> Fitted | No
 
 def _fit(
     every: Mapping[str, Stage], world: World, measure: str, budget: float | None, work: Path, engine: str
-) -> tuple[Fitted, dict[str, Any]]:
+) -> tuple[Fitted, EvidenceRecord]:
     """Fits and selects; returns the fitted stages up to the one that answers, and the evidence of all stages."""
     collection = world.collection
     if line := check_judged_documents(world.texts):

@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rerank.data.text_lines import check_query
 from rerank.data.trec import ranked
 from rerank.data.types import BestPassage, Hit, Marked, Run
+from rerank.pipelines.record import FitInputs
 from rerank.pipelines.stages.base import Ranker, Stage, below
 from rerank.pipelines.stages.cross_encoder import CrossEncoderRanker
 from rerank.pipelines.stages.late_interaction import LateInteractionRanker
@@ -27,7 +27,7 @@ Rank = Callable[[Ranker, Mapping[str, str], Sequence[Run]], Run]
 class Fitted:
     """Stages, each after the stages below it, and their rankers.
 
-    inputs: the facts of what they were fitted on; {} if they are not recorded.
+    inputs: what they were fitted on; None if `fit` did not make the pipeline.
     folder: the folder that they are saved in, if they are.
     ms: milliseconds of each stage for a query; {} if they are not measured.
     """
@@ -35,7 +35,7 @@ class Fitted:
     stages: Mapping[str, Stage]
     world: World
     rankers: Mapping[str, Ranker]
-    inputs: Mapping[str, Any] = field(default_factory=dict)
+    inputs: FitInputs | None = None
     folder: Path = Path()
     ms: Mapping[str, float] = field(default_factory=dict)
 

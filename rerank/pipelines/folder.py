@@ -2,12 +2,10 @@
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
-from rerank.config import CollectionSettings, Config, FirstStageSettings, OutputSettings, TrainingSettings
+from rerank.config import Config, FirstStageSettings, OutputSettings, TrainingSettings
 from rerank.config.files import check_file
 from rerank.config.settings import Precision
 from rerank.data.collections import open_collection, with_copied_documents
@@ -17,13 +15,18 @@ from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.graph import as_toml, read_pipeline
 from rerank.pipelines.inputs import model_hashes
 from rerank.pipelines.portable import CORPUS, DOCUMENTS, copy_world, is_portable, kept_collection
-from rerank.pipelines.record import EVIDENCE, read_evidence, read_pipeline_manifest
+from rerank.pipelines.record import (
+    EVIDENCE,
+    EvidenceRecord,
+    PipelineManifest,
+    read_evidence,
+    read_pipeline_manifest,
+)
 from rerank.pipelines.stages.world import World
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, remove_leftovers, short_hash, user_cache
 from rerank.utils.inside import copy_files, inside
 from rerank.utils.integrity import changes, files_below, record_of
-from rerank.utils.json_files import check_shape
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
 
@@ -43,7 +46,7 @@ NO_PIPELINE = f"{{}}: is no fitted pipeline: has no {PIPELINE}; `rerank fit` mak
 
 
 def is_pipeline(folder: Path) -> bool:
-    """Whether a folder has a fitted pipeline; a folder that a killed process moved away is restored first."""
+    """Whether a folder has a fitted pipeline; first restores a folder that a killed process moved away."""
     if not folder.exists():
         remove_leftovers(folder.parent)
     return (folder / PIPELINE).is_file()
@@ -56,7 +59,11 @@ def check_place(folder: Path, flag: str = "") -> None:
 
 
 def save_fitted(
-    pipeline: Fitted, folder: Path, evidence: Mapping[str, Any] = {}, runs: Path | None = None, portable: bool = False
+    pipeline: Fitted,
+    folder: Path,
+    evidence: EvidenceRecord | None = None,
+    runs: Path | None = None,
+    portable: bool = False,
 ) -> None:
     """Writes a fitted pipeline and replaces the folder; a `portable` one gets everything that another machine needs."""
     world, rankers = pipeline.world, pipeline.rankers
@@ -65,7 +72,8 @@ def save_fitted(
             (tmp / STAGES / name).mkdir(parents=True)
             ranker.save(tmp / STAGES / name)
         (tmp / PIPELINE).write_text(as_toml(pipeline.stages), encoding="utf-8")
-        (tmp / EVIDENCE).write_text(json.dumps(evidence, indent=1, ensure_ascii=False), encoding="utf-8")
+        if evidence is not None:
+            (tmp / EVIDENCE).write_text(json.dumps(evidence, indent=1, ensure_ascii=False), encoding="utf-8")
         if runs is not None and runs.is_dir():
             copy_files(runs, tmp / RUNS, files_below(runs))
         about = {"type": "retriever", "format": "rerank_pipeline", "package_hint": "ir-rerank"}
@@ -87,7 +95,7 @@ def save_fitted(
                 "places": places,
                 "documents": world.texts.fingerprint,
                 "encoders": encoders,
-                "inputs": dict(pipeline.inputs),
+                "inputs": pipeline.inputs,
             },
             "files": record_of(tmp, files),
         }
@@ -122,12 +130,13 @@ def update(folder: Path, device: str = "auto") -> None:
             log.info(f"{folder}: already has these documents")
             return
         evidence = read_evidence(folder)
-        evidence |= {"older_documents": True} if evidence else {}
+        if evidence is not None:
+            evidence["older_documents"] = True
         save_fitted(fitted, folder, evidence, folder / RUNS, is_portable(folder))
 
 
-def _cache_of(folder: Path, manifest: Mapping[str, Any]) -> CollectionFolder:
-    """Where a pipeline that is only read makes an index or vectors that it lacks: in the user's cache."""
+def _cache_of(folder: Path, manifest: PipelineManifest) -> CollectionFolder:
+    """The folder in the user's cache for an index or vectors that a read-only pipeline lacks."""
     documents = manifest["files"].get(f"{DOCUMENTS}/{CORPUS}", "")  # a manifest may state the fingerprint of others
     return CollectionFolder(user_cache("pipelines") / short_hash(folder.resolve(), documents))
 
@@ -141,8 +150,8 @@ def load_fitted(
 ) -> Fitted:
     """Opens the folder of a fitted pipeline; with `new_documents`, on the present documents of its collection.
 
-    Nothing is written into the folder, nor where its manifest says, without `new_documents`. `copy_to` is a folder for
-    a copy of the documents, from which a server reads. Raises UserError if it is no pipeline or is damaged, if an
+    Without `new_documents`, nothing is written into the folder or where its manifest says. `copy_to` is a folder for a
+    copy of the documents, from which a server reads. Raises UserError if it is no pipeline or is damaged, if an
     encoder has changed and, without `new_documents`, if the documents have changed.
     """
     if not is_pipeline(folder):
@@ -151,7 +160,7 @@ def load_fitted(
     facts = manifest["pipeline"]
     if changed := list(changes(folder, manifest["files"])):
         raise UserError(f"{folder}: changed since it was written: {changed[0]}; fit the pipeline again")
-    settings = check_shape(facts["collection"], CollectionSettings)
+    settings = facts["collection"]
     settings = replace(settings, source=_from(folder, settings.source))
     home = folder if portable else Path(os.path.normpath(folder / facts["folder"]))
     config = Config(
@@ -187,5 +196,6 @@ def load_fitted(
                 f"{folder}: the files of the encoder {name} have changed since the fit; run `rerank fit` again"
             )
     rankers = {name: settings.open(world, folder / STAGES / name) for name, settings in stages.items()}
-    ms = {row["name"]: row["own_ms"] for row in read_evidence(folder).get("stages", []) if row["own_ms"] is not None}
+    evidence = read_evidence(folder)
+    ms = {row["name"]: row["own_ms"] for row in (evidence["stages"] if evidence else ()) if row["own_ms"] is not None}
     return Fitted(stages, world, rankers, facts["inputs"], folder, ms)

@@ -1,13 +1,13 @@
-"""What a pipeline was fitted on: everything that a fit reads, by hash, and what of it has changed since."""
+"""What a pipeline was fitted on: settings and hashes of all that a fit reads, and what has changed since."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from rerank.data.collections import queries_to_train
 from rerank.experiments.runs.manifest import judgments_hash
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.portable import is_portable, models_of
+from rerank.pipelines.record import FitInputs
 from rerank.pipelines.stages.base import Stage
 from rerank.pipelines.stages.tables import table_of
 from rerank.pipelines.stages.world import World
@@ -15,12 +15,8 @@ from rerank.retrieval.lucene_index import index_identity
 from rerank.utils.files import kept_hash, short_hash
 
 
-def inputs_of(stages: Mapping[str, Stage], world: World, measure: str) -> dict[str, Any]:
-    """Everything that a fit depends on, as JSON has it.
-
-    It reads the documents, the judged queries, their judgments and folds, a Lucene index that the settings name, the
-    models, and the files of stages; it follows from the settings of the stages and those that all of them share.
-    """
+def inputs_of(stages: Mapping[str, Stage], world: World, measure: str, budget: float | None) -> FitInputs:
+    """Everything that a fit depends on, as the manifest records it."""
     return {
         "stages": {name: table_of(settings) for name, settings in stages.items()},
         "versions": {name: settings.version for name, settings in stages.items() if hasattr(settings, "version")},
@@ -32,11 +28,12 @@ def inputs_of(stages: Mapping[str, Stage], world: World, measure: str) -> dict[s
         "seed": world.config.training.seed,
         "precision": world.config.training.precision,
         "measure": measure,
-        **_of_collection(world),
+        "budget": budget,
+        "collection": _of_collection(world),
     }
 
 
-def _of_collection(world: World) -> dict[str, Any]:
+def _of_collection(world: World) -> dict[str, str]:
     collection, index = world.collection, Path(world.config.first_stage.index)
     return {
         "judgments": judgments_hash(dict(collection.qrels)),
@@ -47,7 +44,7 @@ def _of_collection(world: World) -> dict[str, Any]:
 
 
 def model_hashes(stages: Mapping[str, Stage], world: World, also_trained: bool = False) -> dict[str, str]:
-    """The models that the stages take as they are, and the hashes of their files; or those that they train too."""
+    """Name -> hash of the models that stages use without training; `also_trained` adds those that judgments train."""
     from rerank.models.hub import bi_encoder_hash  # loads torch
 
     return {name: bi_encoder_hash(world.place_of(name)) for name in models_of(stages, also_trained)}
@@ -70,7 +67,7 @@ def changed_inputs(fitted: Fitted) -> Iterator[str]:
     if not inputs or is_portable(fitted.folder):
         return
     for name, now in _of_collection(world).items():
-        if now != inputs[name] and not (name == "index_commits" and not now):
+        if now != inputs["collection"][name] and not (name == "index_commits" and not now):
             yield f"{name.replace('_', ' ')}: changed since the fit"
     for file, recorded in inputs["files"].items():
         if Path(file).is_file() and kept_hash(Path(file)) != recorded:

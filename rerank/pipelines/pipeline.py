@@ -1,8 +1,8 @@
-"""Pipeline: named stages, the last of which answers; a fitted one ranks queries and finds documents."""
+"""Pipeline: named stages; the last stage answers. A fitted pipeline ranks queries and finds documents."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rerank.config.settings import Precision
 from rerank.data.types import Hit, Run
@@ -14,6 +14,9 @@ from rerank.pipelines.stages.base import Stage, below
 from rerank.pipelines.stages.composition import Stages
 from rerank.pipelines.transformer import make_transformer
 from rerank.utils.errors import UserError
+
+if TYPE_CHECKING:
+    from pyterrier import Transformer
 
 
 class Pipeline:
@@ -78,9 +81,10 @@ class Pipeline:
     @property
     def evidence(self) -> Evidence:
         """The gain of each stage, as `fit` measured it. Raises UserError if `fit` did not make the pipeline."""
-        if self.fitted.folder == Path():
+        record = read_evidence(self.fitted.folder) if self.fitted.folder != Path() else None
+        if record is None:
             raise UserError(f"{self!r}: has no evidence, as it was not fitted by rerank.fit")
-        return Evidence(read_evidence(self.fitted.folder))
+        return Evidence(record)
 
     def __repr__(self) -> str:
         shown = []
@@ -124,7 +128,7 @@ class Pipeline:
         check_place(Path(folder))
         save_fitted(self.fitted, Path(folder))
 
-    def transformer(self) -> Any:
+    def transformer(self) -> "Transformer":
         """A PyTerrier transformer: topics (qid, query) in, results (qid, query, docno, score, rank) out.
 
         Raises ImportError if PyTerrier is not installed.

@@ -25,7 +25,7 @@ ENCODERS = "encoders"
 
 
 def models_of(stages: Mapping[str, Stage], also_trained: bool = False) -> list[str]:
-    """The names of the models that stages use without training, and, if asked for, of those that judgments train."""
+    """The models that stages use without training; `also_trained` adds the models that judgments train."""
     found = set()
     for settings in stages.values():
         model = getattr(settings, "encoder", None)
@@ -38,7 +38,7 @@ def models_of(stages: Mapping[str, Stage], also_trained: bool = False) -> list[s
 def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[str, str]:
     """Copies the files that the stages need into a pipeline's folder; returns model name -> its folder there.
 
-    Of a model's folder these are the files that the model libraries read. Raises UserError for links out of a folder.
+    A model is copied with the files that the model libraries read. Raises UserError for links out of a folder.
     """
     from rerank.models.hub import encoder_folder  # loads torch
     from rerank.models.model_files import model_files

@@ -1,7 +1,7 @@
 """What the folder of a fitted pipeline records, each file read as its type: the manifest and the evidence."""
 
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
 from msgspec import Meta
 
@@ -18,8 +18,29 @@ REMEDY = "fit the pipeline again"
 Count = Annotated[int, Meta(ge=0)]
 
 
+class FitInputs(TypedDict):
+    """Everything that a fit depends on: settings, and hashes of what it reads.
+
+    collection: the hashes of judgments, queries and folds, and of the commits of a Lucene index ("" without one).
+    budget: milliseconds that a query may take; None if they are not bounded.
+    """
+
+    stages: dict[str, dict[str, object]]
+    versions: dict[str, int]
+    documents: str
+    encoders: dict[str, str]
+    files: dict[str, str]
+    language: str
+    index: str
+    seed: int
+    precision: str
+    measure: str
+    budget: float | None
+    collection: dict[str, str]
+
+
 class PipelineFacts(TypedDict):
-    """What a pipeline was fitted on, and where that is, by its way from the pipeline's folder."""
+    """What a pipeline was fitted on, and where that is, by its path from the pipeline's folder."""
 
     collection: CollectionSettings
     index: str
@@ -28,7 +49,7 @@ class PipelineFacts(TypedDict):
     places: dict[str, str]
     documents: str
     encoders: dict[str, str]
-    inputs: dict[str, Any]
+    inputs: FitInputs | None
 
 
 class PipelineManifest(TypedDict):
@@ -61,7 +82,7 @@ class StageRow(Gain):
     of: list[str]
     ms: float | None
     own_ms: float | None
-    trained_on: float
+    trained_on: int
     kept: bool
 
 
@@ -81,29 +102,29 @@ class EvidenceRecord(TypedDict):
     older_documents: NotRequired[bool]
 
 
-def read_pipeline_manifest(folder: Path) -> dict[str, Any]:
+def read_pipeline_manifest(folder: Path) -> PipelineManifest:
     """The manifest of a pipeline's folder; raises UserError as `read_manifest`, and for links out of the folder."""
     check_inside(folder)
     return read_manifest(folder / MANIFEST, PipelineManifest)
 
 
-def read_evidence(folder: Path) -> dict[str, Any]:
-    """The evidence of a pipeline's folder; {} of one that `fit` has not made.
+def read_evidence(folder: Path) -> EvidenceRecord | None:
+    """The evidence of a pipeline's folder; None if `fit` did not make the pipeline.
 
     Raises UserError if it is not the file that the manifest records, or has another shape.
     """
     recorded = read_pipeline_manifest(folder)["files"]
     own = {name: facts for name, facts in recorded.items() if name == EVIDENCE}
-    if changed := next(changes(folder, own), "" if own else f"{EVIDENCE}: is not recorded"):
+    if changed := next(changes(folder, own), ""):
         raise UserError(f"{folder}: changed since it was written: {changed}; {REMEDY}")
-    evidence: dict[str, Any] = read_json(folder / EVIDENCE, dict[str, Any], REMEDY)
-    if evidence:
-        read_json(folder / EVIDENCE, EvidenceRecord, REMEDY)
-        _check_names(evidence, folder / EVIDENCE)
+    if not own:
+        return None
+    evidence = read_json(folder / EVIDENCE, EvidenceRecord, REMEDY)
+    _check_names(evidence, folder / EVIDENCE)
     return evidence
 
 
-def _check_names(evidence: dict[str, Any], file: Path) -> None:
+def _check_names(evidence: EvidenceRecord, file: Path) -> None:
     """Raises UserError if the parts of an evidence do not belong together."""
     names, values = [row["name"] for row in evidence["stages"]], evidence["values"]
     measured = [name for name in (*names, "nested") if values.get(name)]

@@ -1,19 +1,25 @@
 """`rerank report` for a pipeline's folder: an HTML page with its evidence."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rerank.experiments.report.drawing import INK, SERIES, draw_figure, inline_svg
 from rerank.experiments.report.elements import Figure, Missing, Rows, render_page
 from rerank.pipelines.evidence_table import as_table, limits
-from rerank.pipelines.record import read_evidence
+from rerank.pipelines.record import EvidenceRecord, StageRow, read_evidence
 from rerank.utils.errors import UserError
 from rerank.utils.files import check_output, write_text
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
 SHOWN = 20
 """Most queries in the table of gains, and in that of losses."""
+
+Draw = Callable[["Canvas", Sequence[StageRow], str], None]
+"""Draws the measured stages onto a figure; the text is the name of the measure."""
 
 
 def write_pipeline_report(folder: Path, out: Path | None = None) -> Path:
@@ -24,7 +30,7 @@ def write_pipeline_report(folder: Path, out: Path | None = None) -> Path:
     out = out or folder.parent / f"{folder.name}-report.html"
     check_output(out)
     record = read_evidence(folder)
-    if not record.get("stages"):
+    if record is None:
         raise UserError(f"{folder}: has no evidence, as it was not made by `rerank fit`; fit the pipeline")
     name = f"{folder.resolve().parent.name}/{folder.resolve().name}"
     figures = [_figure("What each stage reaches", "Mean and 95 % interval.", _draw_ladder, record)]
@@ -35,36 +41,36 @@ def write_pipeline_report(folder: Path, out: Path | None = None) -> Path:
     return out
 
 
-def _figure(title: str, caption: str, draw: Any, record: Mapping[str, Any]) -> Figure:
+def _figure(title: str, caption: str, draw: Draw, record: EvidenceRecord) -> Figure:
     measured = [row for row in record["stages"] if row["mean"] is not None]
     if not measured:
         return Figure(title, caption, Missing("there are too few judgments to measure anything"))
-    figure = draw_figure(draw, {"rows": measured, "measure": record["measure"]}, height=0.8 + 0.4 * len(measured))
+    figure = draw_figure(draw, measured, record["measure"], height=0.8 + 0.4 * len(measured))
     return Figure(title, caption, inline_svg(figure, title.split()[0].lower(), title))
 
 
-def _draw_ladder(figure: Any, data: Mapping[str, Any]) -> None:
+def _draw_ladder(figure: "Canvas", rows: Sequence[StageRow], measure: str) -> None:
     """Draws the mean and its interval for each stage, the first stage at the top."""
     axes = figure.subplots()
-    for place, row in enumerate(data["rows"]):
-        error = 1.96 * (row["se"] or 0)
-        axes.errorbar([row["mean"]], [-place], xerr=[error], fmt="o", color=SERIES[0 if row["kept"] else 1], capsize=2)
-    axes.set_yticks([-place for place in range(len(data["rows"]))], [row["name"] for row in data["rows"]])
-    axes.set_xlabel(data["measure"])
+    for place, row in enumerate(rows):
+        mean, error = row["mean"] or 0.0, 1.96 * (row["se"] or 0.0)
+        axes.errorbar([mean], [-place], xerr=[error], fmt="o", color=SERIES[0 if row["kept"] else 1], capsize=2)
+    axes.set_yticks([-place for place in range(len(rows))], [row["name"] for row in rows])
+    axes.set_xlabel(measure)
 
 
-def _draw_cost(figure: Any, data: Mapping[str, Any]) -> None:
+def _draw_cost(figure: "Canvas", rows: Sequence[StageRow], measure: str) -> None:
     """Draws the mean of each timed stage against its time."""
     axes = figure.subplots()
-    timed = [row for row in data["rows"] if row["ms"] is not None]
-    axes.plot([row["ms"] for row in timed], [row["mean"] for row in timed], "o", color=SERIES[0])
-    for row in timed:
-        axes.annotate(row["name"], (row["ms"], row["mean"]), xytext=(4, 4), textcoords="offset points", color=INK)
+    timed = [(row["name"], row["ms"], row["mean"] or 0.0) for row in rows if row["ms"] is not None]
+    axes.plot([ms for _, ms, _ in timed], [mean for *_, mean in timed], "o", color=SERIES[0])
+    for name, ms, mean in timed:
+        axes.annotate(name, (ms, mean), xytext=(4, 4), textcoords="offset points", color=INK)
     axes.set_xlabel("milliseconds a query")
-    axes.set_ylabel(data["measure"])
+    axes.set_ylabel(measure)
 
 
-def _queries(record: Mapping[str, Any]) -> list[tuple[str, Rows]]:
+def _queries(record: EvidenceRecord) -> list[tuple[str, Rows]]:
     """The queries that `nested` helps and hurts most, compared with the first stage."""
     values = record["values"]
     first, answer = record["stages"][0]["name"], record["answer"]

@@ -105,14 +105,14 @@ class SmallModelTask:
         self.model = small.model.to(device)
         self.model.first_stage_weight = small.weight  # type: ignore[assignment]
 
-    def parameter_groups(self) -> list[dict[str, Any]]:
+    def parameter_groups(self) -> list[dict[str, object]]:
         return [{"params": list(self.model.parameters()), "lr": self.training.head_lr}]
 
     def training_lists(self, epoch: int) -> Sequence[Candidates]:
         counts = self.training.lists_per_epoch, self.drawn.relevant, self.drawn.non_relevant
         return epoch_lists(self.lists["train"], epoch, *counts, self.training.seed)
 
-    def batch(self, lists: Sequence[Candidates]) -> Batch[Any]:
+    def batch(self, lists: Sequence[Candidates]) -> Batch:
         return make_batch(lists, lambda pairs: self.inputs(lists))
 
     @property
@@ -132,5 +132,5 @@ class SmallModelTask:
     def load(self, checkpoint: Path) -> None:
         self.model.load_state_dict(torch.load(checkpoint / WEIGHTS, weights_only=True))
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         return {"parameters": sum(parameter.numel() for parameter in self.model.parameters())}

@@ -1,19 +1,23 @@
 """A fitted pipeline as a PyTerrier transformer; PyTerrier is optional (`pip install python-terrier`)."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rerank.data.trec import ranked
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.folder import load_fitted
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from pyterrier import Transformer
 
-def open_artifact(path: str) -> Any:
+
+def open_artifact(path: str) -> "Transformer":
     """Opens a fitted pipeline's folder as a transformer; `pyterrier.Artifact.load` calls it."""
     return make_transformer(load_fitted(Path(path)))
 
 
-def make_transformer(pipeline: Fitted) -> Any:
+def make_transformer(pipeline: Fitted) -> "Transformer":
     """The transformer of `Pipeline.transformer`. Raises ImportError if PyTerrier is not installed."""
     try:
         import pyterrier as pt
@@ -23,7 +27,7 @@ def make_transformer(pipeline: Fitted) -> Any:
     class PipelineTransformer(pt.Transformer):  # PyTerrier asks for a subclass
         """Ranks topics: columns qid and query in, qid, query, docno, score and rank out."""
 
-        def transform(self, inp: Any) -> Any:
+        def transform(self, inp: "DataFrame") -> "DataFrame":
             import pandas as pd
 
             pt.validate.columns(inp, includes=["qid", "query"], context=self)

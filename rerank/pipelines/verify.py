@@ -1,10 +1,12 @@
-"""`rerank verify`: what is recorded of pipelines, and of the experiments beside them, against the files of now."""
+"""`rerank verify`: compares what pipelines, and the experiments beside them, record with their present files."""
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 
 from rerank.data.runs import read_run
+from rerank.data.types import Judgments
 from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.tables import render
 from rerank.experiments.runs.layout import CollectionFolder
@@ -12,7 +14,7 @@ from rerank.experiments.runs.verify import verify
 from rerank.pipelines.evidence_table import as_table
 from rerank.pipelines.folder import RUNS, is_pipeline, load_fitted
 from rerank.pipelines.inputs import changed_inputs
-from rerank.pipelines.record import read_evidence
+from rerank.pipelines.record import EvidenceRecord, read_evidence
 from rerank.utils.errors import UserError
 
 
@@ -40,16 +42,21 @@ def verify_pipeline(folder: Path) -> tuple[str, bool]:
 
     Raises UserError if a file, the documents or an encoder has changed.
     """
-    fitted, record = load_fitted(folder), read_evidence(folder)
-    qrels, differences = fitted.world.collection.qrels, []
-    for row in record.get("stages", []):
+    fitted, record, table, differences = load_fitted(folder), read_evidence(folder), "", list[str]()
+    if record:
+        table = render(as_table(record))
+        differences += _changed_means(folder, record, fitted.world.collection.qrels)
+    differences += [f"{line}\n" for line in changed_inputs(fitted)]
+    end = "".join(differences) or "Everything that is recorded holds.\n"
+    return f"{table}\n{end}", not differences
+
+
+def _changed_means(folder: Path, record: EvidenceRecord, qrels: Judgments) -> Iterator[str]:
+    """A line for each stage whose run has another mean than the evidence."""
+    for row in record["stages"]:
         name, file = row["name"], folder / RUNS / f"{row['name']}.run"
         if row["mean"] is not None and file.is_file():
             values = values_of(read_run(file), qrels, list(record["values"][name]), record["measure"])
             mean = fmean(values.values()) if values else math.nan
             if not abs(mean - row["mean"]) < 1e-9:
-                differences.append(f"{name}: its run has {mean:.4f}, the evidence has {row['mean']:.4f}\n")
-    table = render(as_table(record)) if record else ""
-    differences += [f"{line}\n" for line in changed_inputs(fitted)]
-    end = "".join(differences) or "Everything that is recorded holds.\n"
-    return f"{table}\n{end}", not differences
+                yield f"{name}: its run has {mean:.4f}, the evidence has {row['mean']:.4f}\n"

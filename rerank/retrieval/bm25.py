@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,7 +23,7 @@ from rerank.data.collections import Collection, open_collection, queries_to_sear
 from rerank.data.store import file_of, map_items, slices_of, writing
 from rerank.data.trec import lines_of_query
 from rerank.data.types import Run
-from rerank.retrieval.java import java_class
+from rerank.retrieval.java import JavaObject, java_class
 from rerank.retrieval.lucene_index import SEARCHER, check_index, choose_index, index_identity, reading
 from rerank.retrieval.words import open_analyzer
 from rerank.utils.errors import UserError
@@ -113,7 +113,7 @@ class Searcher:
             return _scores_of(lucene.search(parsed, depth, searcher.BREAK_SCORE_TIES_BY_DOCID, True))
 
     @property
-    def lucene(self) -> Any:
+    def lucene(self) -> JavaObject:
         """Anserini's SimpleSearcher of the index; it stays open for the next query."""
         return _open(self, index_identity(self.index))
 
@@ -201,7 +201,7 @@ def _any_number_of_terms() -> Iterator[None]:
 
 
 @functools.lru_cache(maxsize=4)
-def _open(settings: Searcher, identity: str) -> Any:
+def _open(settings: Searcher, identity: str) -> JavaObject:
     """Anserini's searcher; `identity` distinguishes successive indexes in the same folder."""
     searcher = java_class(SEARCHER)(str(settings.index.resolve()))
     if settings.language != ENGLISH:
@@ -219,7 +219,7 @@ def _open(settings: Searcher, identity: str) -> Any:
     return searcher
 
 
-def _scores_of(top: Any) -> dict[str, float]:
+def _scores_of(top: JavaObject) -> dict[str, float]:
     """doc_id -> score of Lucene's TopFieldDocs, best first; a hit's fields are its score and its id, a BytesRef.
 
     All hits come from Java as one text, because one call per hit takes longer than the search.
@@ -231,7 +231,7 @@ def _scores_of(top: Any) -> dict[str, float]:
 
 
 @functools.cache
-def _writer() -> Any:
+def _writer() -> JavaObject:
     """Jackson's JSON writer, which caches the serialiser of each class."""
     return java_class("com.fasterxml.jackson.databind.ObjectMapper")()
 

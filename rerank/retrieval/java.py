@@ -22,6 +22,9 @@ LOGGING_PROPERTIES = Path(__file__).with_name("logging.properties")
 LOG4J_PROPERTIES = Path(__file__).with_name("log4j2.properties")
 """Settings of log4j: errors only, and nothing from Anserini."""
 
+JavaObject = Any
+"""A class or an object of Java; pyjnius has no types."""
+
 _lock = threading.RLock()
 
 
@@ -40,14 +43,14 @@ def calling_java() -> Iterator[None]:
         yield
 
 
-def java_class(name: str) -> Any:
+def java_class(name: str) -> JavaObject:
     """The Java class with this full name, by pyjnius; the first call starts the virtual machine."""
     with calling_java():
         return _class(name)
 
 
 @functools.cache
-def _class(name: str) -> Any:
+def _class(name: str) -> JavaObject:
     import jnius
 
     return jnius.autoclass(name)

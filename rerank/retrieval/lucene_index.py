@@ -9,13 +9,13 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection
 from rerank.data.collections.irds import IrDataset
 from rerank.data.types import Document
-from rerank.retrieval.java import calling_java, java_class, java_error_in_one_line
+from rerank.retrieval.java import JavaObject, calling_java, java_class, java_error_in_one_line
 from rerank.retrieval.words import analyzer_class, open_analyzer
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.files import atomic_write, short_hash
@@ -115,7 +115,7 @@ def build_index(
         log.info(f"{empty} documents have no text, so BM25 cannot find them")
 
 
-def _open_indexer(folder: Path, threads: int, language: str, with_words: bool) -> Any:
+def _open_indexer(folder: Path, threads: int, language: str, with_words: bool) -> JavaObject:
     """Anserini's indexer of documents in a language; its map of languages is changed only during the call."""
     indexer = java_class("io.anserini.index.SimpleIndexer")
     arguments = ["-collection", "JsonCollection", "-input", "", "-index", str(folder.resolve())]
@@ -163,7 +163,7 @@ def check_index(index: Path) -> Path:
 
 
 def index_identity(index: Path) -> str:
-    """A hash of the index's commits, each of which has a random id by Lucene."""
+    """A hash of the index's commits; Lucene gives each commit a random id."""
     return short_hash("lucene", *sorted(path.read_bytes() for path in index.glob("segments_*")))
 
 
@@ -179,7 +179,7 @@ def reading(index: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def open_searcher(index: Path) -> Iterator[Any]:
+def open_searcher(index: Path) -> Iterator[JavaObject]:
     """Yields Anserini's searcher of a Lucene index, and closes it. Raises the errors of `reading`."""
     with reading(index), contextlib.closing(java_class(SEARCHER)(str(index.resolve()))) as searcher:
         yield searcher
@@ -231,7 +231,7 @@ class IndexedTexts:
                 found = [self._document(searcher, key) for key in keys[start : start + TEXTS_AT_ONCE]]
             yield from found
 
-    def _document(self, searcher: Any, key: str | int) -> Document:
+    def _document(self, searcher: JavaObject, key: str | int) -> Document:
         document = searcher.doc(key)
         if document is None:
             raise UserError(f"index {self.index}: has no document {key}; {ANOTHER}")

@@ -39,7 +39,7 @@ SHARE_READ = 32
 """A search reads 1 / SHARE_READ of the lists, if that is more than FEWEST_READ."""
 
 VectorIndex = Any
-"""faiss' index of lists, memory-mapped."""
+"""faiss' index of lists, memory-mapped; faiss gives only the types of C++."""
 
 
 def search_index(
@@ -80,7 +80,7 @@ def _make(folder: Path, documents: EmbeddingStore) -> None:
     unfinished = unfinished_folder(folder)
     unfinished.mkdir(parents=True, exist_ok=True)
     file = unfinished / INDEX
-    lists: Any = faiss.read_index(str(file)) if file.exists() else _learn_lists(documents)
+    lists: VectorIndex = faiss.read_index(str(file)) if file.exists() else _learn_lists(documents)
     if lists.ntotal:
         log.info(f"{folder}: goes on after the {lists.ntotal:,} vectors that an interrupted command has indexed")
     starts = range(lists.ntotal, len(documents.vectors), VECTORS_AT_ONCE)
@@ -97,7 +97,7 @@ def _make(folder: Path, documents: EmbeddingStore) -> None:
     unfinished.rename(folder)
 
 
-def _learn_lists(documents: EmbeddingStore) -> Any:
+def _learn_lists(documents: EmbeddingStore) -> VectorIndex:
     import faiss
 
     count, dimensions = documents.vectors.shape
@@ -121,7 +121,7 @@ def _vectors(documents: EmbeddingStore, rows: slice | np.ndarray) -> np.ndarray:
     return vectors
 
 
-def _save(lists: Any, file: Path) -> None:
+def _save(lists: VectorIndex, file: Path) -> None:
     import faiss
 
     with atomic_write(file) as tmp:

@@ -10,11 +10,11 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rerank.config.languages import ANALYZERS, ENGLISH, check_language
 from rerank.data.types import Marked
-from rerank.retrieval.java import calling_java, java_class, java_error_in_one_line
+from rerank.retrieval.java import JavaObject, calling_java, java_class, java_error_in_one_line
 
 SPLIT_BY_CONTEXT = ("ja", "th")
 """Languages in which the words of a token depend on its context."""
@@ -43,7 +43,7 @@ def analyzer_class(language: str) -> str:
 
 
 @functools.cache
-def open_analyzer(language: str) -> Any:
+def open_analyzer(language: str) -> JavaObject:
     """Lucene's analyzer of a language, which tokenises a text, drops stop words and stems.
 
     Raises UserError for an unknown language, and for a language that this Java cannot tokenise, for example Thai.

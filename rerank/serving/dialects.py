@@ -6,7 +6,7 @@ Fields that are refused or have no effect are in `fields`. A text that is too lo
 import time
 import uuid
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -22,6 +22,8 @@ OF_DOCUMENTS = {"max_doc_length": "max_tokens_per_doc", "top_k": "top_n", "activ
 OF_DOCUMENTS["truncate"] = "truncation"
 """Names in Jina, Voyage, TEI and older versions of vLLM -> names in `JinaRequest`."""
 
+Text = TypeVar("Text", str, str | dict[str, object])
+
 
 class Question(NamedTuple):
     """(query, document) texts to score, and the format of the answer.
@@ -36,7 +38,7 @@ class Question(NamedTuple):
     pairs: list[tuple[str, str]]
     sigmoid: bool = True
     top_n: int | None = None
-    shown: Sequence[Any] | None = None
+    shown: Sequence[object] | None = None
     max_doc_tokens: int | None = None
     may_cut: bool = True
 
@@ -61,7 +63,7 @@ class Scored(NamedTuple):
         scores = self.scores.astype(np.float64)
         return (expit(scores) if self.question.sigmoid else scores).tolist()  # type: ignore[no-any-return]
 
-    def ranked(self, score: str = "relevance_score", document: str = "document") -> list[dict[str, Any]]:
+    def ranked(self, score: str = "relevance_score", document: str = "document") -> list[dict[str, object]]:
         """{index, score, document?} of the best `top_n` documents, best first; ties keep the given order."""
         best_first = np.argsort(-self.scores, kind="stable")[: self.question.top_n].tolist()
         scores, texts = self.shown(), self.question.shown
@@ -88,7 +90,7 @@ class TeiRequest(msgspec.Struct):
             may_cut=self.truncate is not False,
         )
 
-    def answer(self, scored: Scored) -> Any:
+    def answer(self, scored: Scored) -> object:
         """[{index, score, text?}], best first."""
         return scored.ranked("score", "text")
 
@@ -101,7 +103,7 @@ class JinaRequest(msgspec.Struct):
     """
 
     query: str
-    documents: list[str | dict[str, Any]]
+    documents: list[str | dict[str, object]]
     top_n: Annotated[int, msgspec.Meta(ge=0)] | None = None
     return_documents: bool | None = None
     max_tokens_per_doc: Annotated[int, msgspec.Meta(ge=0)] | None = None
@@ -122,16 +124,16 @@ class JinaRequest(msgspec.Struct):
             may_cut=self.truncation is not False,
         )
 
-    def repeated(self, texts: list[str]) -> list[Any]:
+    def repeated(self, texts: list[str]) -> Sequence[object]:
         """The documents that results repeat: objects with all of their keys."""
         return [{"text": document} if isinstance(document, str) else document for document in self.documents]
 
-    def answer(self, scored: Scored) -> Any:
+    def answer(self, scored: Scored) -> object:
         """{id, object, created, model, usage, results: [{index, relevance_score, document?}], meta}, best first.
 
         Cohere's clients read `meta`; nothing is billed.
         """
-        meta = {
+        meta: dict[str, object] = {
             "api_version": {"version": self.version, "is_experimental": False},
             "billed_units": {"search_units": 0},
             "tokens": {"input_tokens": scored.tokens, "output_tokens": 0},
@@ -156,14 +158,14 @@ class InfinityRequest(JinaRequest):
     def question(self) -> Question:
         return super().question()._replace(sigmoid=not self.raw_scores)
 
-    def repeated(self, texts: list[str]) -> list[Any]:
+    def repeated(self, texts: list[str]) -> Sequence[object]:
         return texts
 
 
 class VoyageRequest(InfinityRequest):
     """Voyage's `POST /v1/rerank`, whose `top_k` is the number of results."""
 
-    def answer(self, scored: Scored) -> Any:
+    def answer(self, scored: Scored) -> object:
         """{object, data: [{index, relevance_score, document?}], model, usage}, best first."""
         usage = {"total_tokens": scored.tokens}
         return {"object": "list", "data": scored.ranked(), "model": scored.model, "usage": usage}
@@ -195,13 +197,16 @@ class ScoreRequest(msgspec.Struct):
             max_doc_tokens=self.max_tokens_per_doc or None,
         )
 
-    def answer(self, scored: Scored) -> Any:
+    def answer(self, scored: Scored) -> object:
         """{id, object, created, model, usage, data: [{index, object, score}]}, in the order of the pairs."""
         rows = [{"index": index, "object": "score", "score": score} for index, score in enumerate(scored.shown())]
         return _listed(scored) | {"data": rows}
 
 
-KINDS: dict[str, tuple[type[msgspec.Struct], dict[str, str]]] = {
+Asked = TeiRequest | JinaRequest | ScoreRequest
+"""The fields of a request; CohereRequest and others are kinds of JinaRequest."""
+
+KINDS: dict[str, tuple[type[Asked], dict[str, str]]] = {
     "/rerank": (JinaRequest, OF_DOCUMENTS),
     "/v1/rerank": (JinaRequest, OF_DOCUMENTS),
     "/v2/rerank": (CohereRequest, OF_DOCUMENTS),
@@ -214,7 +219,7 @@ KINDS: dict[str, tuple[type[msgspec.Struct], dict[str, str]]] = {
 PATHS = tuple(KINDS)
 
 
-def request_of(path: str, body: Body) -> Any:
+def request_of(path: str, body: Body) -> Asked:
     """Parses a JSON object sent to one of PATHS; raises RefusalError for an unsupported field."""
     kind, names = KINDS[path]
     if kind is JinaRequest and body.get("documents") is None and ("texts" in body or path == "/rerank"):
@@ -232,7 +237,7 @@ def _query(query: str, name: str = "query") -> str:
     return query
 
 
-def _text_of(document: str | dict[str, Any], place: int) -> str:
+def _text_of(document: str | dict[str, object], place: int) -> str:
     """The text of a document; raises RefusalError for an object without one."""
     text = document if isinstance(document, str) else document.get("text")
     if not isinstance(text, str):
@@ -240,14 +245,14 @@ def _text_of(document: str | dict[str, Any], place: int) -> str:
     return text
 
 
-def _not_empty(name: str, texts: list[Any]) -> list[Any]:
+def _not_empty(name: str, texts: list[Text]) -> list[Text]:
     """The texts of a field; raises RefusalError if there is none."""
     if not texts:
         raise RefusalError(400, f"{name}: is empty, expected one text or more", "Empty")
     return texts
 
 
-def _listed(scored: Scored) -> dict[str, Any]:
+def _listed(scored: Scored) -> dict[str, object]:
     return {
         "id": f"rerank-{uuid.uuid4().hex}",
         "object": "list",

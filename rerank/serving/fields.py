@@ -5,7 +5,7 @@ its value changes neither order nor scores nor texts.
 """
 
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rerank.serving.requests import Body, RefusalError
 from rerank.utils.errors import nearest
@@ -14,7 +14,7 @@ from rerank.utils.errors import nearest
 class Refused(NamedTuple):
     """An unsupported field: `harmless` values, which change nothing, and the advice for others."""
 
-    harmless: tuple[Any, ...]
+    harmless: tuple[object, ...]
     instead: str
 
 

@@ -5,7 +5,7 @@ import time
 import traceback
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -23,9 +23,9 @@ KINDS = {429: "Overloaded", 500: "Backend", 503: "Unhealthy"}
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}
 """Status -> headers of a refusal; a full queue may have room after a second."""
 
-Body = dict[str, Any]
+Body = dict[str, object]
 """The JSON object of a request."""
-Answer = Callable[[str, Body], Coroutine[Any, Any, Any]]
+Answer = Callable[[str, Body], Coroutine[None, None, object]]
 """(path, body) -> the JSON of the answer; raises RefusalError, and is cancelled if the client disconnects."""
 Fields = TypeVar("Fields", bound=msgspec.Struct)
 
@@ -130,7 +130,7 @@ async def respond(answer: Answer, limits: Limits, metrics: Metrics, request: Req
     return response
 
 
-async def _unless_gone(request: Request, work: Coroutine[Any, Any, Any]) -> Any:
+async def _unless_gone(request: Request, work: Coroutine[None, None, object]) -> object:
     """The result of `work`, which is cancelled if the client disconnects first."""
     working = asyncio.create_task(work)
     while not working.done():

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -109,12 +109,18 @@ class Searches:
         after = first + TOP if len(found) >= first + TOP else None
         return self._page(query, hits=found[first - 1 :][:TOP], first=first, before=before, after=after)
 
-    def _page(self, query: str = "", refusal: RefusalError | None = None, hits: Any = None, **more: Any) -> Response:
+    def _page(
+        self,
+        query: str = "",
+        refusal: RefusalError | None = None,
+        hits: Sequence[Hit] | None = None,
+        **more: object,
+    ) -> Response:
         shown = {"css": CSS, "collection": self._collection, "query": query, "hits": hits, **more}
         content = TEMPLATES.get_template("search.html").render(shown, problem=str(refusal or ""))
         return HTMLResponse(content, refusal.status if refusal else 200, HEADERS | (refusal.headers if refusal else {}))
 
-    async def answer(self, path: str, body: Body) -> Any:
+    async def answer(self, path: str, body: Body) -> object:
         """{hits: [{doc_id, rank, score, title, snippet}], answered_by?}, best first; raises RefusalError.
 
         `answered_by` is the name of the stage that ranked them. Title and snippet are {text, marks}; a mark has the
@@ -148,7 +154,7 @@ class Searches:
         raise RefusalError(500, "the search failed; the log of the server says why")
 
 
-def _as_json(hit: Hit, explain: bool) -> dict[str, Any]:
+def _as_json(hit: Hit, explain: bool) -> dict[str, object]:
     about = {**hit._asdict(), "title": hit.title._asdict(), "snippet": hit.snippet._asdict()}
     stages, matches, _ = about.pop("stages"), about.pop("matches"), about.pop("text")
     if explain:

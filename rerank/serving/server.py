@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -59,8 +58,10 @@ def running(app: ASGIApp, bound: socket.socket) -> Iterator[threading.Event]:
 
     Yields an event that is set if the server ends early. uvicorn logs nothing, as its lines may contain queries.
     """
-    quiet: dict[str, Any] = {"log_config": None, "log_level": "critical", "access_log": False, "server_header": False}
-    server, ended = uvicorn.Server(uvicorn.Config(app, lifespan="off", **quiet)), threading.Event()
+    config = uvicorn.Config(
+        app, lifespan="off", log_config=None, log_level="critical", access_log=False, server_header=False
+    )
+    server, ended = uvicorn.Server(config), threading.Event()
 
     def serve() -> None:
         try:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -48,7 +47,7 @@ class Service:
             found = self.engine.submit(Job(passages)).result()
         return self.reranker.best_passages(documents, found, first_scores=first_scores)
 
-    async def answer(self, path: str, body: Body) -> Any:
+    async def answer(self, path: str, body: Body) -> object:
         """The JSON of the answer to a request; raises RefusalError."""
         request = request_of(path, body)
         question, most = request.question(), self.limits.max_documents

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate import Accelerator, PartialState
@@ -56,7 +55,7 @@ class OwnAccelerator(Accelerator):
         """That of the run."""
         return self.own_device
 
-    def autocast(self, autocast_handler: Any = None) -> AbstractContextManager[Any]:
+    def autocast(self, autocast_handler: object = None) -> AbstractContextManager[object]:
         """The context of a forward pass in the precision of the run."""
         return self.own_autocast()
 
@@ -124,7 +123,7 @@ def device_name(device: torch.device) -> str:
     return found[1].strip() if found else platform.processor() or platform.machine()
 
 
-def device_facts(device: torch.device) -> dict[str, Any]:
+def device_facts(device: torch.device) -> dict[str, object]:
     """The device and the other causes of different rounding, for a manifest.
 
     Sums are split among threads, and each library and instruction set adds in its own order.
@@ -146,7 +145,7 @@ def precision_of(accelerator: Accelerator) -> str:
     return next((name for name, half in AUTOCAST.items() if half == dtype), "float32")
 
 
-def precision_facts(accelerator: Accelerator, model: Any) -> dict[str, Any]:
+def precision_facts(accelerator: Accelerator, model: object) -> dict[str, object]:
     """The precision of a model or of an exported graph, and whether float32 products use TF32, for a manifest."""
     own = "float32" if getattr(model, "in_float32", False) else getattr(model, "precision", "")
     return {"precision": own or precision_of(accelerator), "tf32": uses_tf32(accelerator)}

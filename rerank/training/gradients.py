@@ -17,12 +17,12 @@ from rerank.training.randomness import RandomState
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Maps scores, labels and mask, each (lists, documents), to (lists,)."""
 
-Backward = Callable[[Batch[Any], Tensor], tuple[Tensor, Tensor]]
+Backward = Callable[[Batch, Tensor], tuple[Tensor, Tensor]]
 """`_backward` with its loss and weight."""
 
 
 def accumulate_gradient(
-    model: Any, batch: Batch[Any], loss: Loss, weight: float, accelerator: Accelerator, memory: TokenBudget | None
+    model: Any, batch: Batch, loss: Loss, weight: float, accelerator: Accelerator, memory: TokenBudget | None
 ) -> Tensor:
     """Sets the parameters' gradients to the gradient of the sum of the lists' losses times `weight`.
 
@@ -124,7 +124,7 @@ def _cached_gradient(
     return _measured(batch, grid, losses)
 
 
-def _single_pass_gradient(model: Any, batch: Batch[Any], backward: Backward, accelerator: Accelerator) -> Tensor:
+def _single_pass_gradient(model: Any, batch: Batch, backward: Backward, accelerator: Accelerator) -> Tensor:
     model.zero_grad(set_to_none=True)
     try:
         with accelerator.autocast():
@@ -141,7 +141,7 @@ def _single_pass_gradient(model: Any, batch: Batch[Any], backward: Backward, acc
         raise out_of_memory(error, f"{documents}; {remedy}") from None
 
 
-def _with_first_scores(model: Any, batch: Batch[Any], flat: Tensor) -> Tensor:
+def _with_first_scores(model: Any, batch: Batch, flat: Tensor) -> Tensor:
     """(documents,) scores plus the weighted first-stage scores, if the lists have them."""
     if batch.first_scores is None:
         return flat
@@ -149,7 +149,7 @@ def _with_first_scores(model: Any, batch: Batch[Any], flat: Tensor) -> Tensor:
     return flat + weight * batch.first_scores.to(flat.device)
 
 
-def _backward(batch: Batch[Any], flat: Tensor, loss: Loss, weight: float) -> tuple[Tensor, Tensor]:
+def _backward(batch: Batch, flat: Tensor, loss: Loss, weight: float) -> tuple[Tensor, Tensor]:
     """Backpropagates the lists' losses at (documents,) scores; returns the grid of scores and the losses, (lists,)."""
     labels, mask = batch.labels.to(flat.device), batch.mask.to(flat.device)
     grid = batch.grid(flat)
@@ -167,7 +167,7 @@ def _backward(batch: Batch[Any], flat: Tensor, loss: Loss, weight: float) -> tup
     return grid.detach(), losses.detach()
 
 
-def _measured(batch: Batch[Any], scores: Tensor, losses: Tensor) -> Tensor:
+def _measured(batch: Batch, scores: Tensor, losses: Tensor) -> Tensor:
     """Loss and NDCG of each list, (lists, 2) on the CPU, from the grid of scores."""
     ndcg = exact_metric(scores, batch.grades().to(scores.device), batch.mask.to(scores.device))
     return torch.stack([losses, ndcg], dim=1).cpu().double()

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -163,7 +162,7 @@ def _train_epoch(setup: _Setup, epoch: int) -> EpochRecord:
     sums = torch.zeros(1, dtype=torch.float64)
     lists = documents = tokens = skipped = 0
 
-    def make_batch(step: Step) -> Batch[Any]:
+    def make_batch(step: Step) -> Batch:
         return task.batch(step.lists)
 
     def postfix() -> str:

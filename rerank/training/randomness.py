@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import ModuleType
 
 import torch
 
@@ -24,10 +24,10 @@ class RandomState:
             generator.set_rng_state(state)
 
 
-def _device_generators(device: torch.device) -> list[Any]:
+def _device_generators(device: torch.device) -> list[ModuleType]:
     """The torch module with a device's generator, such as torch.cuda; none for a CPU."""
     module = getattr(torch, device.type, None)
-    return [module] if hasattr(module, "get_rng_state") else []
+    return [module] if isinstance(module, ModuleType) and hasattr(module, "get_rng_state") else []
 
 
 @contextmanager
@@ -35,7 +35,8 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
     """Seeds torch's generators within the block, and then restores their state."""
     before = RandomState(device)
     try:
-        for generator in [torch.default_generator, *_device_generators(device)]:
+        torch.default_generator.manual_seed(seed)
+        for generator in _device_generators(device):
             generator.manual_seed(seed)
         yield
     finally:

@@ -2,9 +2,9 @@
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import nn
@@ -47,7 +47,7 @@ class Trained(NamedTuple):
     model: nn.Module
     optimizer: torch.optim.Optimizer
     average: AveragedWeights
-    scaler: Any
+    scaler: torch.amp.GradScaler | None
 
 
 def save_state(
@@ -85,7 +85,7 @@ def _stage(folder: TrainingFolder, save: Callable[[Path], object], run: Run, sta
     return {place.relative_to(parent).as_posix(): facts_of(file) for place, file in kept.items()}
 
 
-def _write_tensors(states: list[Any], file: Path) -> None:
+def _write_tensors(states: Sequence[Mapping[str, object] | None], file: Path) -> None:
     with file.open("wb") as out:
         try:
             torch.save(states, out)

@@ -30,13 +30,13 @@ class Task(Protocol):
     def memory(self) -> TokenBudget | None:
         """The bound on the tokens of a forward pass; None if a step must be a single forward pass (batch norm)."""
 
-    def parameter_groups(self) -> list[dict[str, Any]]:
+    def parameter_groups(self) -> list[dict[str, object]]:
         """The parameter groups of the optimizer."""
 
     def training_lists(self, epoch: int) -> Sequence[Any]:
         """The training lists of an epoch, counted from 0; they depend only on the epoch and the fold's seed."""
 
-    def batch(self, lists: Sequence[Any]) -> Batch[Any]:
+    def batch(self, lists: Sequence[Any]) -> Batch:
         """The batch of some training lists."""
 
     @property
@@ -55,5 +55,5 @@ class Task(Protocol):
     def load(self, checkpoint: Path) -> None:
         """Loads a checkpoint that `save` wrote, on the same device."""
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """The facts about the model and its training data for the fold's manifest."""

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 from cyclopts import Parameter
 
@@ -26,6 +26,9 @@ from rerank.utils.errors import UserError
 from rerank.utils.parallel import SECONDS_TO_END, begin_worker, end_processes, outcome, starting_workers
 from rerank.utils.parameters import Pattern
 from rerank.utils.plugins import add_plugins, named_plugins
+
+if TYPE_CHECKING:
+    from ray import ObjectRef
 
 Job = TypeVar("Job")
 LOCAL = "local"
@@ -74,7 +77,7 @@ def work_on_ray(
         if not messages.poll(SECONDS_TO_CONNECT):
             raise UserError(f"--on {engine}: {where} has not answered in {SECONDS_TO_CONNECT:.0f} s{AGAIN}")
         for _ in range(1 + len(jobs)):
-            message: Any = messages.recv()
+            message = messages.recv()
             if isinstance(message, Exception):
                 raise message
             if message != CONNECTED:
@@ -154,7 +157,7 @@ def _run_all(work: Work, jobs: Sequence[bytes]) -> Generator[tuple[int, str]]:
     import ray
 
     task = ray.remote(run_job).options(max_retries=RETRIES, **_share(work))
-    waiting, running = deque(range(len(jobs))), dict[Any, int]()
+    waiting, running = deque(range(len(jobs))), dict["ObjectRef[str]", int]()
     try:
         while waiting or running:
             while waiting and len(running) < (work.workers or len(jobs)):
@@ -185,7 +188,7 @@ def _share(work: Work) -> dict[str, float]:
     return {"num_cpus": max(1, min(int(sum(counts)) // work.workers, int(min(counts)))) if work.workers else 1}
 
 
-def _result(work: Work, ended: Any) -> str:
+def _result(work: Work, ended: "ObjectRef[str]") -> str:
     """The error of a job that has ended; raises UserError for a node that cannot run jobs of this command."""
     import ray
 

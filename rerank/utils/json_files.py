@@ -9,12 +9,14 @@ import reprlib
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TypeVar, overload
 
 import msgspec
 
 from rerank.utils.errors import UserError
 from rerank.utils.inside import read_regular
+
+Shape = TypeVar("Shape")
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
@@ -23,7 +25,7 @@ MOST_NESTED = 900  # nesting depth: once Java runs, deeper JSON overflows the st
 STRINGS_AND_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[][{}]', re.DOTALL)
 
 
-def parse_json(text: bytes, shape: Any = Any) -> Any:
+def parse_json(text: bytes, shape: type[Shape]) -> Shape:
     """Parses a JSON text, and checks that the value has the shape.
 
     Raises ValueError with a one-line message for bytes that are not UTF-8, a text that is not JSON or is nested too
@@ -32,7 +34,7 @@ def parse_json(text: bytes, shape: Any = Any) -> Any:
     if text.count(b"[") + text.count(b"{") > MOST_NESTED and _nesting(text) > MOST_NESTED:
         raise ValueError("not JSON that can be read (too many brackets in each other)")
     try:
-        value = msgspec.json.decode(text.removeprefix(codecs.BOM_UTF8))
+        value: Shape = msgspec.json.decode(text.removeprefix(codecs.BOM_UTF8))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ValueError(f"not JSON ({error})") from None
     check_shape(value, shape)
@@ -45,7 +47,7 @@ def _nesting(text: bytes) -> int:
     return max(accumulate(steps.get(found[0], 0) for found in STRINGS_AND_BRACKETS.finditer(text)), default=0)
 
 
-def read_json(path: str | Path, shape: Any, remedy: str) -> Any:
+def read_json(path: str | Path, shape: type[Shape], remedy: str) -> Shape:
     """The value of a JSON file of this shape; raises UserError, whose message ends with `remedy`, for any other."""
     try:
         return parse_json(read_regular(path), shape)
@@ -55,7 +57,7 @@ def read_json(path: str | Path, shape: Any, remedy: str) -> Any:
         raise UserError(f"{path}: {error}; {remedy}") from error
 
 
-def read_json_lines(path: str | Path, shape: Any, remedy: str) -> Iterator[Any]:
+def read_json_lines(path: str | Path, shape: type[Shape], remedy: str) -> Iterator[Shape]:
     """Yields the value of each line, of this shape; raises UserError, whose message ends with `remedy`, for others."""
     number = 0
     try:
@@ -67,7 +69,11 @@ def read_json_lines(path: str | Path, shape: Any, remedy: str) -> Iterator[Any]:
         raise UserError(f"{path}:{number}: {error}; {remedy}") from error
 
 
-def check_shape(value: Any, shape: Any, place: str = "") -> Any:
+@overload
+def check_shape(value: object, shape: type[Shape], place: str = "") -> Shape: ...
+@overload
+def check_shape(value: object, shape: object, place: str = "") -> object: ...
+def check_shape(value: object, shape: object, place: str = "") -> object:
     """Converts a value read from JSON to a shape; raises ValueError with the place of the first difference.
 
     Objects may have keys that their TypedDict does not have, and a `float` may be written as an integer.
@@ -82,9 +88,12 @@ def check_shape(value: Any, shape: Any, place: str = "") -> Any:
         raise ValueError(f"{str(error)[0].lower()}{str(error)[1:]}{place}") from None
 
 
-def numbers(count: int) -> Any:
-    """The shape of a list of so many numbers."""
-    return Annotated[list[float], msgspec.Meta(min_length=count, max_length=count)]
+def read_numbers(path: str | Path, count: int, remedy: str) -> list[float]:
+    """The numbers of a JSON file with a list of `count` numbers; raises UserError as `read_json` does."""
+    found = read_json(path, list[float], remedy)
+    if len(found) != count:
+        raise UserError(f"{path}: expected {count} numbers, got {len(found)}; {remedy}")
+    return found
 
 
 def shown(value: object) -> str:

@@ -70,8 +70,8 @@ class Bounds:
     least: float = -math.inf
     most: float = math.inf
 
-    def __call__(self, type_: object, value: float | str | None) -> None:
-        if isinstance(value, str) or value is None:
+    def __call__(self, type_: object, value: object) -> None:
+        if not isinstance(value, int | float):
             return
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError("expected a finite number")
@@ -91,10 +91,11 @@ class Pattern:
     expected: str
     longest: int = 255
 
-    def __call__(self, type_: object, value: str) -> None:
-        if value and not re.fullmatch(self.pattern, value):
+    def __call__(self, type_: object, value: object) -> None:
+        text = str(value)
+        if text and not re.fullmatch(self.pattern, text):
             raise ValueError(f"expected {self.expected}")
-        if (length := len(value.encode(errors="replace"))) > self.longest:
+        if (length := len(text.encode(errors="replace"))) > self.longest:
             raise ValueError(f"expected {self.longest} bytes at most, got {length}")
 
 

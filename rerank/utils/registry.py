@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rerank.utils.errors import nearest
 from rerank.utils.plugins import load_plugins
@@ -12,7 +12,7 @@ Setting = bool | int | float | str
 """A hyperparameter's value."""
 SETTING_TYPES: dict[str, type[Setting]] = {"float": float, "int": int, "bool": bool, "str": str}
 
-_REGISTRIES: dict[str, "Registry[Any]"] = {}
+_REGISTRIES: dict[str, Mapping[str, object]] = {}
 
 
 class Registry(MutableMapping[str, Value]):
@@ -67,7 +67,7 @@ class Registry(MutableMapping[str, Value]):
         return len(self._values)
 
 
-def registered(kind: str) -> Mapping[str, Any]:
+def registered(kind: str) -> Mapping[str, object]:
     """The values of a kind that are registered so far; none before a module of that kind is imported.
 
     So help needs no torch.
@@ -76,7 +76,7 @@ def registered(kind: str) -> Mapping[str, Any]:
     return _REGISTRIES.get(kind, {})
 
 
-def hyperparameters(function: Callable[..., Any]) -> dict[str, Setting]:
+def hyperparameters(function: Callable[..., object]) -> dict[str, Setting]:
     """The hyperparameters of a registered function, with defaults: its parameters of the types bool, int, float or str.
 
     >>> def scaled(scores: list[float], scale: float = 1, steps: int = 3): ...

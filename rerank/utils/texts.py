@@ -1,7 +1,6 @@
 """Checks of texts that a caller passes to a public function; the errors say what was expected."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from rerank.utils.errors import UserError
 
@@ -27,7 +26,7 @@ def list_of_texts(what: str, given: Iterable[object]) -> list[str]:
     return [str(text) for text in texts]
 
 
-def list_of_pairs(given: Iterable[Any]) -> list[tuple[str, str]]:
+def list_of_pairs(given: Iterable[object]) -> list[tuple[str, str]]:
     """The (query, document) texts of a sequence or an iterator; raises the errors of `list_of_texts`.
 
     >>> list_of_pairs(zip(["wing"], ["flutter"]))
@@ -39,13 +38,15 @@ def list_of_pairs(given: Iterable[Any]) -> list[tuple[str, str]]:
     expected = "pairs: expected a sequence of (query, document) texts"
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise TypeError(f"{expected}, got {'one text' if isinstance(given, str) else type(given).__name__}")
-    pairs = list(given)
-    if len(pairs) == 2 and all(isinstance(text, str) for text in pairs):
+    found = list(given)
+    if len(found) == 2 and all(isinstance(text, str) for text in found):
         raise TypeError(f"{expected}, got one pair of texts; put it into a list")
-    for place, pair in enumerate(pairs):
-        if isinstance(pair, str | Mapping) or not isinstance(pair, Iterable) or len(pair := tuple(pair)) != 2:
+    pairs = []
+    for place, pair in enumerate(found):
+        if isinstance(pair, str | Mapping) or not isinstance(pair, Iterable) or len(texts := tuple(pair)) != 2:
             raise TypeError(f"pairs[{place}]: expected (query, document) texts, got {pair!r:.80}")
-        pairs[place] = tuple(check_text(f"pairs[{place}][{part}]", text) for part, text in enumerate(pair))
+        query, document = (check_text(f"pairs[{place}][{part}]", text) for part, text in enumerate(texts))
+        pairs.append((query, document))
     return pairs
 
 

@@ -73,7 +73,7 @@ def but(**changes):
         (but(labels=[1, "0"]), "expected `float`, got `str` - at `$.labels[1]`"),
         (but(labels=[1, True]), "expected `float`, got `bool` - at `$.labels[1]`"),
         (but(labels=[1, float("nan")]), "not JSON ("),
-        (but(labels=[1, 10**40]), "as the loss takes scores, got 1000"),
+        (but(labels=[1, 10**40]), "as the loss takes scores, got 1e+40"),
         (but(labels=[1, 1e39]), "as the loss takes scores, got 1e+39"),
     ],
 )

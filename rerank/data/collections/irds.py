@@ -9,11 +9,12 @@ import functools
 import io
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Protocol
 
 from rerank.data.folds import Judged, merge_splits, official_folds
 from rerank.data.types import Document, Qrels
@@ -26,11 +27,32 @@ ENDS = {"train": ("train", "training"), "valid": ("dev", "valid", "val", "valida
 """Split -> possible ends of its id."""
 
 
-def library() -> Any:
+def library() -> ModuleType:
     """The module ir_datasets."""
     import ir_datasets
 
-    return ir_datasets
+    module: ModuleType = ir_datasets
+    return module
+
+
+class Doc(Protocol):
+    """What is read of a document of ir_datasets."""
+
+    doc_id: str
+
+    def default_text(self) -> str: ...
+
+
+class DocsStore(Protocol):
+    """What is called of ir_datasets' store of documents."""
+
+    def get_many(self, doc_ids: Sequence[str]) -> Mapping[str, Doc]: ...
+
+
+class DocsHandler(Protocol):
+    """What is called of the documents of a dataset."""
+
+    def docs_store(self) -> DocsStore: ...
 
 
 @dataclass(frozen=True)
@@ -159,8 +181,9 @@ class IrDataset:
         return _document(next(iter(parse(io.BytesIO(whole.encode())))), doc_id)
 
     @property
-    def _handler(self) -> Any:
-        return library().load(self.source).docs_handler()
+    def _handler(self) -> DocsHandler:
+        handler: DocsHandler = library().load(self.source).docs_handler()
+        return handler
 
     def _check_contents(self, *expected: str) -> None:
         """Raises UserError if the id lacks one of the `expected` "documents", "queries" and "qrels"."""
@@ -189,7 +212,7 @@ class _Document(Document):
         return self.default_text
 
 
-def _document(doc: Any, doc_id: str = "") -> Document:
+def _document(doc: Doc, doc_id: str = "") -> Document:
     """Converts a document; it has a separate title only if its default text begins with the title."""
     text = doc.default_text()
     title, body = (getattr(doc, "title", None) or "").strip(), text.strip()
@@ -203,7 +226,7 @@ def _document(doc: Any, doc_id: str = "") -> Document:
     return document
 
 
-def _has(dataset: Any, *kinds: str) -> bool:
+def _has(dataset: object, *kinds: str) -> bool:
     return all(getattr(dataset, CONTENTS[kind])() for kind in kinds)
 
 
@@ -219,8 +242,11 @@ def _read_qrels(source: str) -> Qrels:
         return Qrels(dataset.qrels_dict() if _has(dataset, "qrels") else {})
 
 
-def _missing_documents(handler: Any) -> str:  # reads private attributes: the message says less if they are renamed
-    """The expected files, if only the owner distributes the documents and they are not on this machine; else ""."""
+def _missing_documents(handler: DocsHandler) -> str:
+    """The expected files, if only the owner distributes the documents and they are not on this machine; else "".
+
+    It reads private attributes of ir_datasets; if these are renamed, the message says less.
+    """
     util, download = library().util, getattr(handler, "_docs_dlc", None)
     if not isinstance(download, util.Download) or not all(isinstance(m, util.LocalDownload) for m in download.mirrors):
         return ""  # the documents can be downloaded

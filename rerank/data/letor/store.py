@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -71,6 +71,13 @@ class FeatureSet:
         return replace(self, starts=self.starts[rows], stops=self.stops[rows], query_ids=tuple(query_ids))
 
 
+class StoreFacts(TypedDict):
+    """What FACTS holds: the number of queries by split, and the SHA-256 by file name."""
+
+    queries: dict[str, int]
+    checksums: dict[str, str]
+
+
 class Store(NamedTuple):
     """The queries of all files of a fold, the query ids by split, and the SHA-256 by file name."""
 
@@ -88,7 +95,7 @@ def open_store(files: Mapping[str, Path], cache: Path) -> Store:
     stamps = [(file.resolve(), file.stat().st_size, file.stat().st_mtime_ns) for file in files.values()]
     folder = cache / f"letor-{short_hash(FORMAT, *stamps)}"
     made = store.open_store(folder, "features", COLUMNS, lambda writer: _fill(writer, files))
-    facts = read_json(folder / FACTS, dict[str, dict[str, Any]], f"remove {folder} and run again")
+    facts = read_json(folder / FACTS, StoreFacts, f"remove {folder} and run again")
     labels, ends, queries = made.values[LABELS], made.offsets(LABELS), tuple(made.ids)
     features = made.values[FEATURES].reshape(len(labels), -1)
     doc_ids = made.values[DOC_IDS].view(f"S{len(made.values[DOC_IDS]) // len(labels)}")

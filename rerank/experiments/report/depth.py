@@ -1,6 +1,8 @@
 """Draws the measure and its upper bound against the re-ranking depth."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
 
 from rerank.data.trec import ranked
 from rerank.data.types import Qrels, Run
@@ -91,7 +93,7 @@ def depths(results: Results) -> Depths:
     return Depths(len(queries), steps, reached, upper_bounds)
 
 
-def draw_depths(figure: Any, results: Results) -> None:
+def draw_depths(figure: Figure, results: Results) -> None:
     """Draws a line per experiment, from the first stage at depth 0, and the upper bounds as dashed lines."""
     data, axes = depths(results), figure.subplots()
     for name, values in data.upper_bounds.items():

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
 from rerank.utils.errors import UserError
@@ -70,12 +71,12 @@ def colour(number: int) -> str:
     return SERIES[number % len(SERIES)]
 
 
-def hover(artist: Any, text: str) -> None:
+def hover(artist: Artist, text: str) -> None:
     """Gives the artist a tooltip; only SVG shows it."""
     artist.set_gid(HOVER + " ".join(text.split()))
 
 
-def draw_figure(draw: Callable[..., None], *data: Any, height: float = 3.0) -> Figure:
+def draw_figure(draw: Callable[..., None], *data: object, height: float = 3.0) -> Figure:
     """Calls `draw(figure, *data)` on a new figure of `height` inches, and returns the figure."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH, height))

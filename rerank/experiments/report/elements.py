@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rerank.utils.errors import UserError
+
+Made = TypeVar("Made")
 
 HERE = Path(__file__).parent
 
@@ -32,15 +34,15 @@ class Figure(NamedTuple):
     svg: str | Missing
 
 
-def or_missing(make: Callable[..., Any], *arguments: object) -> Any:
-    """The result of `make(*arguments)`, or the reason if it raises UserError."""
+def or_missing(make: Callable[[], Made]) -> Made | Missing:
+    """The result of `make()`, or the reason if it raises UserError."""
     try:
-        return make(*arguments)
+        return make()
     except UserError as error:
         return Missing(str(error))
 
 
-def render_page(template: str, **variables: Any) -> str:
+def render_page(template: str, **variables: object) -> str:
     """Renders a template of this folder with these variables; everything but the charts is escaped."""
     templates = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

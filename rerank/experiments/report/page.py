@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, open_collection
@@ -12,7 +12,8 @@ from rerank.experiments.report.drawing import inline_svg
 from rerank.experiments.report.elements import Figure, Missing, Rows, or_missing, render_page
 from rerank.experiments.report.plot import CHARTS, DEPTH, chart_figure, gains
 from rerank.experiments.report.queries import Texts, documents_of, most_changed, read_documents, shown_documents
-from rerank.experiments.runs.experiment_results import ExperimentResults, FoldResults
+from rerank.experiments.runs.experiment_results import ExperimentResults, FoldEpoch, FoldResults
+from rerank.experiments.runs.manifest import FoldManifest
 from rerank.experiments.runs.results import Compared, Results, compared_with_first, open_results
 from rerank.experiments.runs.run_files import RunFiles, are_run_files, compare_files
 from rerank.utils.errors import UserError
@@ -46,7 +47,7 @@ def page_of_experiments(results: Results[ExperimentResults]) -> str:
     try:
         if first.has_features:
             raise UserError("feature vectors have none")
-        source, queries = (first.setting(f"collection.{key}") or "" for key in ("source", "queries"))
+        source, queries = (str(first.setting(f"collection.{key}") or "") for key in ("source", "queries"))
         collection = open_collection(source, queries)
     except UserError as error:
         missing = str(error)
@@ -54,7 +55,7 @@ def page_of_experiments(results: Results[ExperimentResults]) -> str:
     return _render(
         results,
         collection,
-        Texts({}, first.setting("collection.language") or ENGLISH, missing),
+        Texts({}, str(first.setting("collection.language") or ENGLISH), missing),
         charts=("learning", "gain"),
         descriptions=[_description(results, experiment) for experiment in experiments],
         name=first.folder.collection.path.resolve().name,
@@ -86,7 +87,7 @@ def _render(
     texts: Texts,
     charts: Sequence[str],
     descriptions: Sequence[str],
-    **variables: Any,
+    **variables: object,
 ) -> str:
     """Renders the page; reads the shown texts from the collection, if there is one."""
     results.queries.update(collection.queries if collection else {})
@@ -140,7 +141,7 @@ def _description(results: Results, experiment: ExperimentResults) -> str:
     finished = ", ".join(fold.name for fold in experiment.folds if fold.run)
     name, *values = experiment.settings.get("loss", {}).items()
     loss = ", ".join([str(name[1]), *(f"{key} {value}" for key, value in values)])
-    encoder = Path(experiment.setting("encoder.name") or "").name
+    encoder = Path(str(experiment.setting("encoder.name") or "")).name
     hidden = experiment.setting("network.hidden")
     model = f"Hidden units: {hidden}" if experiment.has_features else f"Encoder: {encoder}"
     queries = len(results.judged(experiment.run))
@@ -158,7 +159,7 @@ def _figure(name: str, results: Results, *experiment: Compared) -> Figure:
 def cost_table(experiments: Sequence[ExperimentResults]) -> Rows | Missing:
     """A row per finished fold: epochs, validation, time, speed and memory, from the log and the manifest."""
     costs = {
-        f"{experiment.name}, fold {fold.name}": _cost(fold)
+        f"{experiment.name}, fold {fold.name}": _cost(fold, fold.facts)
         for experiment in experiments
         for fold in experiment.folds
         if fold.facts
@@ -168,8 +169,7 @@ def cost_table(experiments: Sequence[ExperimentResults]) -> Rows | Missing:
     return Rows(["run", *next(iter(costs.values()))], [[name, *cost.values()] for name, cost in costs.items()])
 
 
-def _cost(fold: FoldResults) -> dict[str, object]:
-    facts = fold.facts
+def _cost(fold: FoldResults, facts: FoldManifest) -> dict[str, object]:
     seconds, memory, precision = facts.get("seconds"), facts.get("peak_memory"), facts.get("precision", "–")
     return {
         "epochs": facts.get("epochs", "–"),
@@ -190,7 +190,7 @@ def _value(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"
 
 
-def _rate(history: list[dict[str, Any]], what: str) -> str:
+def _rate(history: list[FoldEpoch], what: Literal["tokens", "documents"]) -> str:
     """Units per second of training, over all epochs that recorded them."""
     timed = [record for record in history if what in record and "seconds" in record]
     seconds = sum(record["seconds"] for record in timed)

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
 
 from rerank.evaluation.evaluate import evaluate
 from rerank.experiments.report.depth import draw_depths
@@ -22,15 +24,16 @@ def logged_folds(experiment: ExperimentResults) -> list[FoldResults]:
     return folds
 
 
-def draw_curves(figure: Any, _: Results, experiment: ExperimentResults) -> None:
+def draw_curves(figure: Figure, _: Results, experiment: ExperimentResults) -> None:
     """Draws loss, NDCG and validation over the epochs; a dot marks the kept epoch, a dashed line the first stage."""
     folds = logged_folds(experiment)
     loss, metric, valid = figure.subplots(3, 1, sharex=True)
     for number, fold in enumerate(folds):
         epochs = [record["epoch"] for record in fold.history]
         style = {"color": colour(number), "marker": "." if len(epochs) < 30 else ""}
-        for axes, key in ((loss, "loss"), (metric, "ndcg"), (valid, "valid")):
-            axes.plot(epochs, [record[key] for record in fold.history], **style)
+        loss.plot(epochs, [record["loss"] for record in fold.history], **style)
+        metric.plot(epochs, [record["ndcg"] for record in fold.history], **style)
+        valid.plot(epochs, [record["valid"] for record in fold.history], **style)
         epoch, value = fold.kept["epoch"], fold.kept["valid"]
         (dot,) = valid.plot([epoch], [value], "o", color=colour(number), markersize=7)
         hover(dot, f"fold {fold.name}: epoch {epoch} kept, validation {value:.4f}")
@@ -67,7 +70,7 @@ def gains(results: Results, experiment: Compared) -> list[Gain]:
     return sorted(queries, key=lambda query: (-query.gain, query.query_id))
 
 
-def draw_gains(figure: Any, results: Results, experiment: Compared) -> None:
+def draw_gains(figure: Figure, results: Results, experiment: Compared) -> None:
     """Draws a bar per query."""
     axes, queries = figure.subplots(), gains(results, experiment)
     for x, query in enumerate(queries):
@@ -129,6 +132,6 @@ def plot(name: str, paths: Sequence[Path], out: Path, measure: str = "nDCG@20", 
     return out
 
 
-def chart_figure(name: str, results: Results, *experiment: Compared) -> Any:
+def chart_figure(name: str, results: Results, *experiment: Compared) -> Figure:
     """The figure of a chart; raises UserError if there is nothing to draw."""
     return draw_figure(CHARTS[name].draw, results, *experiment, height=CHARTS[name].height)

@@ -31,7 +31,7 @@ def read_documents(collection: Collection, doc_ids: Sequence[str], language: str
     """The texts of these documents, from the collection, or else from the index that the experiment searched."""
     try:
         if isinstance(experiment, ExperimentResults) and not collection.has_documents:
-            index = experiment.settings["first_stage"]["index"]
+            index = str(experiment.settings["first_stage"]["index"])
             folder = experiment.folder.collection.index
             collection = with_indexed_texts(collection, choose_index(index, collection, folder))
         return Texts({document.doc_id: document.text for document in collection.get(doc_ids)}, language)

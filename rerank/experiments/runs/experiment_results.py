@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
 from rerank.config import Config, FirstStageSettings, sections
+from rerank.config.functions import Sections
 from rerank.data.runs import read_qrels, read_run
 from rerank.data.trec import first_documents
 from rerank.data.types import Run
@@ -18,6 +19,7 @@ from rerank.experiments.runs.settings import differences, read_settings
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
 from rerank.utils.json_files import read_json_lines
+from rerank.utils.registry import Setting
 
 
 class FoldEpoch(TypedDict):
@@ -35,7 +37,10 @@ class FoldEpoch(TypedDict):
 
 @dataclass(frozen=True)
 class FoldResults:
-    """The files of a fold, each read when it is first used: empty if it is not written yet, UserError if damaged."""
+    """The files of a fold, each read when it is first used: empty or None if it is not written yet.
+
+    Raises UserError for a damaged file.
+    """
 
     folder: FoldFolder
 
@@ -44,12 +49,12 @@ class FoldResults:
         return self.folder.name
 
     @functools.cached_property
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> list[FoldEpoch]:
         log = self.folder.log
         return list(read_json_lines(log, FoldEpoch, "expected the record of an epoch")) if log.is_file() else []
 
     @property
-    def kept(self) -> dict[str, Any]:
+    def kept(self) -> FoldEpoch:
         """The record of the epoch whose weights were kept: the best one, the first of ties, as in training."""
         return max(self.history, key=lambda record: record["valid"])
 
@@ -59,8 +64,8 @@ class FoldResults:
         return self.kept.get("first_stage") if self.history else None
 
     @functools.cached_property
-    def facts(self) -> dict[str, Any]:
-        return read_manifest(self.folder.manifest, FoldManifest) if self.folder.manifest.is_file() else {}
+    def facts(self) -> FoldManifest | None:
+        return read_manifest(self.folder.manifest, FoldManifest) if self.folder.manifest.is_file() else None
 
     @functools.cached_property
     def run(self) -> Run:
@@ -70,11 +75,12 @@ class FoldResults:
         """The mean over the judged validation queries, from the manifest or computed; None for an unfinished fold."""
         if not (self.folder.finished and self.folder.valid_run.exists()):
             return None
-        means: dict[str, float] = self.facts.get("outcome", {}).get("valid", {}).get("means", {})
-        if measure in means:
-            return means[measure]
+        recorded = self.facts["outcome"].get("valid") if self.facts else None
+        if recorded and measure in recorded["means"]:
+            return recorded["means"][measure]
         qrels, run = read_qrels(self.folder.experiment.collection.qrels), read_run(self.folder.valid_run)
-        return fmean(values_of(run, qrels, self.facts["fold"]["valid"] if self.facts else list(run), measure).values())
+        query_ids = self.facts["fold"].valid if self.facts else list(run)
+        return fmean(values_of(run, qrels, query_ids, measure).values())
 
 
 @dataclass(frozen=True)
@@ -89,10 +95,10 @@ class ExperimentResults:
         return self.folder.name
 
     @functools.cached_property
-    def settings(self) -> dict[str, dict[str, Any]]:
+    def settings(self) -> Sections:
         return read_settings(self.folder.settings)
 
-    def setting(self, key: str) -> Any:
+    def setting(self, key: str) -> Setting | None:
         """The value of a setting such as loss.alpha; None if it is not set."""
         section, name = key.split(".")
         return self.settings.get(section, {}).get(name)
@@ -109,7 +115,7 @@ class ExperimentResults:
     @property
     def has_features(self) -> bool:
         """Whether the experiment was trained on feature vectors, which have no texts and no first stage."""
-        return any("features" in fold.facts for fold in self.folds)
+        return any("features" in fold.facts for fold in self.folds if fold.facts)
 
     @property
     def depth(self) -> int:
@@ -119,11 +125,12 @@ class ExperimentResults:
     def first_stage_file(self) -> Path:
         """The file of the re-ranked run; it may no longer exist."""
         if run := self.setting("first_stage.run"):
-            return Path(run)
+            return Path(str(run))
         collection = CollectionFolder(self.folder.path.parent)
-        recorded = (fold.facts["first_stage"]["run"] for fold in self.folds if "first_stage" in fold.facts)
-        if run := next(recorded, ""):  # its name may have a hash of queries, which the settings do not tell
-            return collection.path / Path(run).name
+        facts = (fold.facts for fold in self.folds if fold.facts)
+        recorded = (found["first_stage"]["run"] for found in facts if "first_stage" in found)
+        if file := next(recorded, ""):  # its name may have a hash of queries, which the settings do not tell
+            return collection.path / Path(file).name
         return collection.bm25_run(FirstStageSettings(depth=self.depth))
 
     @functools.cached_property
@@ -151,19 +158,29 @@ def joined_test_runs(folds: Sequence[FoldFolder], config: Config) -> Run:
     than the first fold, no manifest, or a test run that differs from its manifest.
     """
     joined: Run = {}
-    first: dict[str, Any] = {}
+    first: dict[str, str | None] = {}
     for fold in folds:
         facts = read_manifest(fold.manifest, FoldManifest)
-        first = first or facts
+        inputs = _inputs_of(facts)
+        first = first or inputs
         different = differences(facts["config"], sections(config)).items()
         changed = [f"{key} = {old}, now {new}" for key, (old, new) in different]
-        for name, key in (("first_stage", "sha256"), ("training_lists", "sha256"), ("documents", "fingerprint")):
-            if first.get(name, {}).get(key) != facts.get(name, {}).get(key):
-                changed.append(f"another {name.replace('_', ' ')} than fold {folds[0].name}")
-        if facts["outcome"].get("test", {}).get("sha256") != file_hash(fold.test_run):
+        changed += [f"another {name} than fold {folds[0].name}" for name in inputs if inputs[name] != first[name]]
+        tested = facts["outcome"].get("test")
+        if tested is None or tested["sha256"] != file_hash(fold.test_run):
             changed.append(f"{fold.test_run.name} is not the file that {fold.manifest.name} records")
         if changed:
             remedy = "remove the folder to train the fold again"
             raise UserError(f"{fold.path}: not joined with the other folds: {'; '.join(changed)}; {remedy}")
         joined |= read_run(fold.test_run)
     return joined
+
+
+def _inputs_of(facts: FoldManifest) -> dict[str, str | None]:
+    """The hashes of what a fold was trained on, by name; None for what it did not use."""
+    run, lists, documents = facts.get("first_stage"), facts.get("training_lists"), facts.get("documents")
+    return {
+        "first stage": run["sha256"] if run else None,
+        "training lists": lists["sha256"] if lists else None,
+        "documents": documents.get("fingerprint") if documents else None,
+    }

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from rerank.data.folds import read_folds
 from rerank.data.runs import read_qrels, read_run
@@ -62,19 +61,21 @@ def fuse_files(
     manifest, tag = manifest_of(out), tag_of(out)
     runs = {name: read_run(Path(name)) for name in names}
     k = RRF_K if rrf_k is None else rrf_k
-    facts: dict[str, Any] = {"k": k}
+    facts: dict[str, object] = {"k": k}
     if method == "rrf":
         fused = fuse_ranks(list(runs.values()), k)
+    elif weights:
+        fused, facts = fuse_scores(list(runs.values()), tuple(weights)), {"weights": tuple(weights)}
     else:
-        used, facts = (tuple(weights), {"weights": tuple(weights)}) if weights else _tuned(runs, qrels, measure)
-        fused = fuse_scores(list(runs.values()), used)
+        tuned, facts = _tuned(runs, qrels, measure)
+        fused = fuse_scores(list(runs.values()), tuned)
     write_run(out, fused, tag)
     facts["runs"] = [{"run": name, "sha256": file_hash(Path(name))} for name in names]
     write_manifest(manifest, {"fusion": {"method": method, **facts}, "run": {"sha256": file_hash(out)}})
     return out
 
 
-def _tuned(runs: Mapping[str, Run], qrels: Path | None, measure: str) -> tuple[dict[str, Weights], dict[str, Any]]:
+def _tuned(runs: Mapping[str, Run], qrels: Path | None, measure: str) -> tuple[dict[str, Weights], dict[str, object]]:
     """The tuned weights of every query, and the facts about them for the manifest."""
     queries, paths = queries_of(list(runs.values())), list(map(Path, runs))
     if qrels is not None:

@@ -8,7 +8,6 @@ runs/<collection>/<experiment>/fold1/  FoldFolder, also final/, the model to dep
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rerank.config import CollectionSettings, FirstStageSettings
 from rerank.data.types import FINAL
@@ -29,7 +28,7 @@ class Inside:
 
     name: str
 
-    def __get__(self, folder: Any, owner: type) -> Path:
+    def __get__(self, folder: "FoldFolder | ExperimentFolder | CollectionFolder", owner: type) -> Path:
         return Path(folder.path, self.name)
 
 

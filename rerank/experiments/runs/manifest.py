@@ -5,13 +5,14 @@ import importlib.metadata
 import json
 import platform
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Literal, NotRequired, TypedDict, TypeVar
 
 import xxhash
 
+from rerank.config.functions import Sections
 from rerank.data.runs import read_run
 from rerank.data.types import Fold, Qrels
 from rerank.evaluation.evaluate import evaluate
@@ -38,6 +39,9 @@ HASH = "manifest_hash"
 REMEDY = "expected a manifest as rerank wrote it; restore the file"
 
 
+Shape = TypeVar("Shape")
+
+
 class Outcome(TypedDict):
     """The hash of a run, and its means."""
 
@@ -62,7 +66,7 @@ class ListsFact(TypedDict):
 class FoldManifest(TypedDict):
     """The manifest of a trained fold."""
 
-    config: dict[str, dict[str, Any]]
+    config: Sections
     fold: Fold
     best_valid: float
     outcome: dict[Literal["valid", "test"], Outcome]
@@ -70,8 +74,8 @@ class FoldManifest(TypedDict):
     files: Record
     first_stage: NotRequired[RunFact]
     training_lists: NotRequired[ListsFact]
-    documents: NotRequired[dict[str, Any]]
-    features: NotRequired[dict[str, Any]]
+    documents: NotRequired[dict[str, str]]
+    features: NotRequired[dict[str, object]]
     epochs: NotRequired[int]
     best_epoch: NotRequired[int]
     seconds: NotRequired[float]
@@ -82,23 +86,27 @@ class FoldManifest(TypedDict):
     processes: NotRequired[int]
 
 
-def write_manifest(path: Path, facts: dict[str, Any]) -> None:
+def write_manifest(path: Path, facts: Mapping[str, object]) -> None:
     """Writes `facts` as JSON, with the versions, the git commit, the machine and a hash of everything."""
     own, packages = version(DISTRIBUTION) or version("rerank"), {name: version(name) for name in PACKAGES}
     machine = {"python": platform.python_version(), "system": platform.platform(), "processor": platform.machine()}
-    about = {"format": FORMAT, "versions": {"rerank": own, **packages, **plugin_versions()}}
-    about |= {"commit": source_commit(), "machine": machine}
+    about = {
+        "format": FORMAT,
+        "versions": {"rerank": own, **packages, **plugin_versions()},
+        "commit": source_commit(),
+        "machine": machine,
+    }
     facts = json.loads(json.dumps({**facts, **about}))  # as `read_manifest` reads them, so that the hash is the same
     write_text(path, json.dumps({**facts, HASH: _hash(facts)}, indent=1, ensure_ascii=False))
 
 
-def read_manifest(path: Path, shape: Any = dict[str, Any]) -> dict[str, Any]:
+def read_manifest(path: Path, shape: type[Shape]) -> Shape:
     """Reads the facts that `write_manifest` wrote, and checks their hash.
 
     Raises UserError, which names the file, if it cannot be read, is no manifest of this shape, has another format, or
     was changed since it was written.
     """
-    facts: dict[str, Any] = read_json(inside(path.parent, path.name), dict[str, Any], REMEDY)
+    facts = read_json(inside(path.parent, path.name), dict[str, object], REMEDY)
     if HASH not in facts:
         raise UserError(f"{path}: has no {HASH}; {REMEDY}")
     if facts.get("format") != FORMAT:
@@ -106,13 +114,12 @@ def read_manifest(path: Path, shape: Any = dict[str, Any]) -> dict[str, Any]:
     if facts[HASH] != _hash(facts):
         raise UserError(f"{path}: was changed since it was written; {REMEDY}")
     try:
-        check_shape(facts, shape)
+        return check_shape(facts, shape)
     except ValueError as error:
         raise UserError(f"{path}: {error}; {REMEDY}") from error
-    return facts
 
 
-def _hash(facts: dict[str, Any]) -> str:
+def _hash(facts: Mapping[str, object]) -> str:
     """XXH3 of all facts but HASH, independent of their order and of the layout of the file."""
     rest = {name: value for name, value in facts.items() if name != HASH}
     return xxhash.xxh3_128_hexdigest(json.dumps(rest, sort_keys=True).encode())
@@ -132,7 +139,7 @@ def judgments_hash(qrels: Qrels) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def outcome(run: Path, qrels: Qrels, measures: Iterable[str] = DEFAULT_MEASURES) -> dict[str, Any]:
+def outcome(run: Path, qrels: Qrels, measures: Iterable[str] = DEFAULT_MEASURES) -> Outcome:
     """The hash of a run file, and the unrounded means over the queries of `qrels`."""
     means = {measure: fmean(values.values()) for measure, values in evaluate(qrels, read_run(run), measures).items()}
     return {"sha256": file_hash(run), "means": means}

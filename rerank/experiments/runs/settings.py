@@ -5,13 +5,13 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rerank.config import Config, sections
-from rerank.config.functions import check_types
+from rerank.config.functions import Sections, check_types
 from rerank.experiments.runs.layout import ExperimentFolder
 from rerank.utils.errors import UserError
 from rerank.utils.files import write_text
+from rerank.utils.registry import Setting
 
 WITHOUT_EFFECT = (
     "output.folder",
@@ -24,11 +24,8 @@ WITHOUT_EFFECT = (
 )
 """Keys that may change within an experiment: its results do not depend on them."""
 
-Sections = dict[str, dict[str, Any]]
-"""Section -> key -> value."""
 
-
-def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
+def read_toml(path: Path, flag: str = "") -> dict[str, object]:
     """Reads a TOML file; raises UserError, prefixed with `flag`, if it is missing or not TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -44,10 +41,9 @@ def read_settings(path: Path) -> Sections:
     """The settings in an experiment's config.toml; raises UserError as `read_toml`, and for a value of a wrong type."""
     tables = read_toml(path)
     try:
-        check_types(tables)
+        return check_types(tables)
     except ValueError as error:
         raise UserError(f"{path}: {error}; restore the file that `rerank train` wrote") from error
-    return tables
 
 
 def to_toml(config: Config) -> str:
@@ -55,7 +51,7 @@ def to_toml(config: Config) -> str:
     return "\n".join(line for name, values in sections(config).items() for line in toml_lines([name], values))
 
 
-def toml_lines(path: list[str], table: Mapping[str, Any]) -> list[str]:
+def toml_lines(path: list[str], table: Mapping[str, object]) -> list[str]:
     """A table and its sub-tables as lines of TOML, without values that are None; `path` has the keys of its name."""
     plain = {key: value for key, value in table.items() if not isinstance(value, dict | None)}
     header = ".".join(key if re.fullmatch(r"[\w-]+", key, re.ASCII) else json.dumps(key) for key in path)
@@ -80,7 +76,7 @@ def save_settings(config: Config, path: Path) -> None:
     write_text(path, to_toml(config))
 
 
-def differences(before: Sections, now: Sections) -> dict[str, tuple[Any, Any]]:
+def differences(before: Sections, now: Sections) -> dict[str, tuple[Setting | None, Setting | None]]:
     """section.key -> (before, now) for the settings that differ and have an effect; missing keys have their defaults.
 
     If the losses differ, their hyperparameters are not compared.
@@ -93,7 +89,7 @@ def differences(before: Sections, now: Sections) -> dict[str, tuple[Any, Any]]:
     return {key: (old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)}
 
 
-def _flat(settings: Sections) -> dict[str, Any]:
+def _flat(settings: Sections) -> dict[str, Setting | None]:
     """section.key -> value for the settings that are set and have an effect."""
     flat = {f"{section}.{key}": value for section, values in settings.items() for key, value in values.items()}
     return {key: value for key, value in flat.items() if key not in WITHOUT_EFFECT and value is not None}

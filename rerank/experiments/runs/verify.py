@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-from rerank.config import Config, sections
-from rerank.config.functions import check_types
+from rerank.config import CollectionSettings, Config, TrainingSettings, sections
+from rerank.config.functions import Sections, check_types
 from rerank.data.folds import draw_queries, read_folds
 from rerank.data.runs import read_qrels, read_run
 from rerank.data.trec import examples
@@ -15,7 +15,7 @@ from rerank.evaluation.tables import aligned
 from rerank.experiments.runs.experiment_results import ExperimentResults
 from rerank.experiments.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.experiments.runs.manifest import FoldManifest, judgments_hash, outcome, read_manifest
-from rerank.experiments.runs.settings import Sections, differences, read_settings
+from rerank.experiments.runs.settings import differences, read_settings
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
 from rerank.utils.inside import check_inside
@@ -88,7 +88,7 @@ def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> 
         check_inside(folder.path)
         facts = read_manifest(folder.manifest, FoldManifest)
         facts["config"] = _with_defaults(facts["config"], folder.manifest)
-        fold: Fold = check_shape(facts["fold"], Fold)
+        fold = facts["fold"]
         judged = {split: {q: qrels[q] for q in getattr(fold, split) if qrels.get(q)} for split in SPLITS}
         errors += changes(folder.path, facts["files"])
         for split in facts["outcome"]:
@@ -97,8 +97,8 @@ def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> 
         errors += _changed_inputs(folder, facts)
         if folder.name != FINAL:  # a final model has queries of its own
             errors += _changed_queries(facts["config"], folds[folder.name], fold)
-        for split, expected in facts["qrels"].items():
-            errors += _same_hash(f"qrels.txt, {split} queries", expected, judgments_hash(judged[split]))
+        for name, expected in facts["qrels"].items():
+            errors += _same_hash(f"qrels.txt, {name} queries", expected, judgments_hash(judged[name]))
         file = folder.experiment.settings
         for key, (found, recorded) in differences(read_settings(file), facts["config"]).items():
             errors.append(f"{file.name}, {key}: expected {recorded}, found {found}")
@@ -108,7 +108,7 @@ def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> 
 
 
 def _with_defaults(config: Sections, manifest: Path) -> Sections:
-    """The settings of a manifest, each with its type, and the default of those that it does not have."""
+    """The settings of a manifest; a missing one has its default. Raises UserError for a value of a wrong type."""
     try:
         check_types(config)
     except ValueError as error:
@@ -116,10 +116,12 @@ def _with_defaults(config: Sections, manifest: Path) -> Sections:
     return {section: values | config.get(section, {}) for section, values in sections(Config()).items()}
 
 
-def _outcome(folder: FoldFolder, facts: dict[str, Any], split: str, judged: Qrels) -> tuple[str, list[str]]:
+def _outcome(
+    folder: FoldFolder, facts: FoldManifest, split: Literal["valid", "test"], judged: Qrels
+) -> tuple[str, list[str]]:
     """MEASURE of a run, computed again, and the errors in its hash and its means."""
     run, recorded = folder.valid_run if split == "valid" else folder.test_run, facts["outcome"][split]
-    expected, measure = dict(recorded["means"]), facts["config"]["training"]["measure"]
+    expected, measure = dict(recorded["means"]), str(facts["config"]["training"]["measure"])
     if split == "valid" and measure != "loss":
         expected[measure_name(measure)] = facts["best_valid"]
     if not run.is_file():
@@ -131,21 +133,23 @@ def _outcome(folder: FoldFolder, facts: dict[str, Any], split: str, judged: Qrel
     return mean, [*_same_hash(run.name, recorded["sha256"], found["sha256"]), *errors]
 
 
-def _changed_inputs(folder: FoldFolder, facts: dict[str, Any]) -> Iterator[str]:
+def _changed_inputs(folder: FoldFolder, facts: FoldManifest) -> Iterator[str]:
     """The errors in the first stage's run and in the file of training lists."""
-    for fact, key in (("first_stage", "run"), ("training_lists", "file")):
-        if fact in facts:
-            file, name = Path(facts[fact][key]), str(facts[fact][key])
-            if fact == "first_stage" and not facts["config"]["first_stage"]["run"]:
-                file, name = folder.experiment.collection.path / file.name, file.name  # the folder may have been moved
-            found = file_hash(file) if file.is_file() else ""
-            yield from _same_hash(name, facts[fact]["sha256"], found)
+    if run := facts.get("first_stage"):
+        file, name = Path(run["run"]), run["run"]
+        if not facts["config"]["first_stage"]["run"]:  # BM25's run; its folder may have been moved
+            file, name = folder.experiment.collection.path / file.name, file.name
+        yield from _same_hash(name, run["sha256"], file_hash(file) if file.is_file() else "")
+    if lists := facts.get("training_lists"):
+        file = Path(lists["file"])
+        yield from _same_hash(lists["file"], lists["sha256"], file_hash(file) if file.is_file() else "")
 
 
-def _changed_queries(config: dict[str, Any], whole: Fold, recorded: Fold) -> Iterator[str]:
-    """An error if the queries drawn from a fold of folds.json differ from those of the manifest."""
-    training = config["training"]
-    found = draw_queries(whole, config["collection"]["train_queries"], training["validate_queries"], training["seed"])
+def _changed_queries(config: Sections, whole: Fold, recorded: Fold) -> Iterator[str]:
+    """An error if the queries drawn from a fold of folds.json differ from the queries of the manifest."""
+    collection = check_shape(config["collection"], CollectionSettings)
+    training = check_shape(config["training"], TrainingSettings)
+    found = draw_queries(whole, collection.train_queries, training.validate_queries, training.seed)
     if changed := [split for split in SPLITS if getattr(found, split) != getattr(recorded, split)]:
         yield f"folds.json: expected the {' and '.join(changed)} queries of the manifest, found others"
 

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import numpy as np
 import torch
@@ -26,6 +26,9 @@ from rerank.utils.inside import check_inside
 from rerank.utils.integrity import Record, changes, record_of
 from rerank.utils.json_files import read_json
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 TOLERANCE = 1e-3
 """Allowed difference between the scores of a float32 graph and of the model, relative to the largest score."""
 
@@ -44,14 +47,8 @@ class ExportFacts(TypedDict):
     template: str
     max_length: Annotated[int, Meta(ge=1)]
     max_doc_tokens: Annotated[int, Meta(ge=1)]
-    settings: dict[str, Any]
-    files: Record
-
-
-class RecordedInExport(TypedDict):
-    """The types of the `settings` that are used."""
-
     settings: Recorded
+    files: Record
 
 
 class ExportedCrossEncoder:
@@ -59,7 +56,7 @@ class ExportedCrossEncoder:
 
     is_padded = False
 
-    def __init__(self, facts: ExportFacts, graph: Graph, tokenizer: Any) -> None:
+    def __init__(self, facts: ExportFacts, graph: Graph, tokenizer: "PreTrainedTokenizerBase") -> None:
         self.settings, self.tokenizer = facts["settings"], tokenizer
         self.precision: str = facts["precision"]
         self.pooling, self.template = facts["pooling"], facts["template"]
@@ -114,7 +111,7 @@ def write_export(target: Path, name: str, model: CrossEncoder, form: str, int8: 
         "template": model.template,
         "max_length": model.max_length,
         "max_doc_tokens": model.max_doc_tokens,
-        "settings": model.settings | {"pooling": model.pooling, "max_doc_tokens": model.max_doc_tokens},
+        "settings": {**model.settings, "pooling": model.pooling, "max_doc_tokens": model.max_doc_tokens},
         "files": record_of(target, sorted(target.iterdir())),
     }
     (target / EXPORT_FILE).write_text(json.dumps(facts, indent=1), encoding="utf-8")
@@ -144,8 +141,7 @@ def open_export(name: str, template: str) -> ExportedCrossEncoder:
     """
     folder, remedy = Path(name), "export the checkpoint again"
     check_inside(folder)
-    facts: ExportFacts = read_json(folder / EXPORT_FILE, ExportFacts, remedy)
-    read_json(folder / EXPORT_FILE, RecordedInExport, remedy)
+    facts = read_json(folder / EXPORT_FILE, ExportFacts, remedy)
     if damage := next(changes(folder, facts["files"]), None):
         raise UserError(f"{folder}: {damage}; {remedy}")
     if template and template != facts["template"]:
@@ -212,7 +208,9 @@ def _attend_rows(
     return attended.transpose(1, 2).contiguous(), None
 
 
-def _first_tokens(module: nn.Module, arguments: Any, output: Any) -> Any:
+def _first_tokens(
+    module: nn.Module, arguments: object, output: Tensor | tuple[Tensor, ...]
+) -> Tensor | tuple[Tensor, ...]:
     return (output[0][:, :1], *output[1:]) if isinstance(output, tuple) else output[:, :1]
 
 

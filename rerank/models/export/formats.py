@@ -18,7 +18,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import numpy as np
@@ -28,6 +28,9 @@ from torch import nn
 from rerank.models.packing import layers_of
 from rerank.utils.errors import needed
 from rerank.utils.progress import quiet
+
+if TYPE_CHECKING:
+    from openvino import Core
 
 Rows = dict[str, np.ndarray]
 """The inputs of a graph by name: (passages, tokens) int64 each."""
@@ -78,7 +81,7 @@ def _open_onnx(folder: Path, int8: bool) -> Graph:
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3  # errors
     file, providers = str(folder / ONNX_FILE), ["CPUExecutionProvider"]
-    session: Any = onnxruntime.InferenceSession(file, options, providers=providers)
+    session = onnxruntime.InferenceSession(file, options, providers=providers)
 
     def scores(rows: Rows) -> np.ndarray:
         count = len(rows["input_ids"])
@@ -130,7 +133,7 @@ def _open_openvino(folder: Path, int8: bool) -> Graph:
 
 
 @functools.cache
-def _core() -> Any:
+def _core() -> "Core":
     """The Core of this process, with the CPU's plugin; it is never released.
 
     The plugin gives the thread that loads it an alternate signal stack, and unmaps this stack when the last Core is

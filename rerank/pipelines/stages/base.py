@@ -3,9 +3,9 @@
 import importlib
 import pkgutil
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import Field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from rerank.data.types import Fold, Run
 from rerank.pipelines.stages.world import World
@@ -29,6 +29,7 @@ class Ranker(Protocol):
         """Writes the learned files into an existing, empty folder; `Stage.open` reads them."""
 
 
+@runtime_checkable
 class Stage(Protocol):
     """The settings of a stage: a frozen dataclass that is registered with `@stage`.
 
@@ -39,6 +40,7 @@ class Stage(Protocol):
     """
 
     kind: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Field]]
 
     @property
     def of(self) -> str | tuple[str, ...]:
@@ -59,7 +61,10 @@ class Stage(Protocol):
         """Opens the ranker that was saved into a folder. Raises UserError if files are missing or damaged."""
 
 
-STAGES: Registry[type[Any]] = Registry("stage")
+StageClass = type[Any]
+"""A class whose instances are a `Stage`; its constructor takes the fields of the class."""
+
+STAGES: Registry[StageClass] = Registry("stage")
 """The settings classes by kind."""
 
 BI_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -85,24 +90,24 @@ def stage(settings: Settings) -> Settings:
     return settings
 
 
-def stage_kinds() -> Registry[type[Any]]:
+def stage_kinds() -> Registry[StageClass]:
     """All kinds by name: those of this package, of plug-ins, and others that are registered."""
     for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
         importlib.import_module(f"rerank.pipelines.stages.{module.name}")
     return STAGES
 
 
-def expect_one_below(settings: "Stage") -> None:
+def expect_one_below(settings: Stage) -> None:
     """Raises ValueError unless a stage has exactly one stage below it."""
     if len(below(settings)) != 1:
         raise ValueError("expected one stage, whose documents it ranks")
 
 
-def below(settings: "Stage") -> tuple[str, ...]:
+def below(settings: Stage) -> tuple[str, ...]:
     """The names of the stages below; () for a stage that retrieves, or before `>>` sets them."""
     return tuple(filter(None, (settings.of,) if isinstance(settings.of, str) else settings.of))
 
 
-def takes_stages(settings: Any) -> bool:
+def takes_stages(settings: Stage) -> bool:
     """Whether a stage re-ranks the documents of stages below: `of` is then a field of its settings."""
     return any(field.name == "of" for field in fields(settings))

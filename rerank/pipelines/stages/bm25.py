@@ -92,8 +92,11 @@ class BM25Stage(Composable):
         return BM25Ranker(replace(self, k1=chosen.k1, b=chosen.b), world, self._index(world))
 
     def open(self, world: World, folder: Path) -> "BM25Ranker":
-        chosen = read_json(folder / FILE, Chosen, "fit the pipeline again") if self.tune else {}
-        return BM25Ranker(replace(self, **chosen), world, self._index(world))
+        settings = self
+        if self.tune:
+            chosen = read_json(folder / FILE, Chosen, "fit the pipeline again")
+            settings = replace(self, k1=chosen["k1"], b=chosen["b"])
+        return BM25Ranker(settings, world, self._index(world))
 
     def _index(self, world: World) -> Path:
         return world.index_with_words if self.rm3 else world.index

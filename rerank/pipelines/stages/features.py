@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from rerank.pipelines.stages.base import Learns, stage
 from rerank.pipelines.stages.composition import Composable
 from rerank.pipelines.stages.reranking import WHOLE_LISTS, lists_to_rank, train
 from rerank.pipelines.stages.world import World
-from rerank.utils.json_files import numbers, read_json
+from rerank.utils.json_files import read_numbers
 from rerank.utils.parameters import Whole, at_least
 
 FILE = "weights.json"
@@ -74,7 +74,7 @@ class FeaturesStage(Composable):
         candidates = select_candidates(below[-1], qrels, self.depth, query_ids, keep_scores=True)
         rows = {q: dict(zip(c.doc_ids, columns_of(below[:-1], c), strict=True)) for q, c in candidates.items()}
 
-        def inputs(lists: Sequence[Candidates]) -> Any:
+        def inputs(lists: Sequence[Candidates]) -> torch.Tensor:
             return torch.tensor(np.stack([rows[c.query_id][doc_id] for c in lists for doc_id in c.doc_ids]))
 
         model = WeightedSum(len(below) - 1)
@@ -83,7 +83,7 @@ class FeaturesStage(Composable):
         return FeaturesRanker(self, (model.weights * judged / (judged + SHRUNK_BY)).tolist())
 
     def open(self, world: World, folder: Path) -> "FeaturesRanker":
-        return FeaturesRanker(self, read_json(folder / FILE, numbers(len(self.of) - 1), "fit the pipeline again"))
+        return FeaturesRanker(self, read_numbers(folder / FILE, len(self.of) - 1, "fit the pipeline again"))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from rerank.evaluation.weights import MEASURE, MOST_TUNED, tune_weights
 from rerank.pipelines.stages.base import Learns, below, stage
 from rerank.pipelines.stages.composition import Composable
 from rerank.pipelines.stages.world import World
-from rerank.utils.json_files import numbers, read_json
+from rerank.utils.json_files import read_numbers
 from rerank.utils.parameters import Whole, at_least
 
 FILE = "weights.json"
@@ -67,7 +67,7 @@ class FusionStage(Composable):
         return FusionRanker(weights, self.depth)
 
     def open(self, world: World, folder: Path) -> "FusionRanker":
-        weights = read_json(folder / FILE, numbers(len(self.of)), "fit the pipeline again")
+        weights = read_numbers(folder / FILE, len(self.of), "fit the pipeline again")
         return FusionRanker(tuple(weights), self.depth)
 
 

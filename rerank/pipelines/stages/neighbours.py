@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from rerank.pipelines.stages.reranking import lists_to_rank, lists_to_tune
 from rerank.pipelines.stages.world import World
 from rerank.utils.json_files import read_json
 from rerank.utils.parameters import Whole, at_least
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 FILE = "neighbours.json"
 """The file with the learned weight."""
@@ -127,7 +130,7 @@ def word_similarities(documents: Sequence[Sequence[str]]) -> np.ndarray:
     return cosines
 
 
-def word_vectors(documents: Sequence[Sequence[str]]) -> Any:
+def word_vectors(documents: Sequence[Sequence[str]]) -> "csr_array":
     """(documents, words) a sparse array of tf-idf vectors of length 1, or 0 for a document without words.
 
     The weight of a word is (1 + log t) log(1 + N / n) if the document has it t times and n of N documents have it.

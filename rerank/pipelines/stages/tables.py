@@ -2,15 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
-from typing import Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from rerank.config.functions import validate_setting
 from rerank.pipelines.stages.base import Stage, stage_kinds
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.json_files import check_shape
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
-def stage_of(table: Mapping[str, Any], where: str) -> Stage:
+SettingsClass = type[Any]
+"""A frozen dataclass of settings; its constructor takes its fields."""
+
+
+def stage_of(table: Mapping[str, object], where: str) -> Stage:
     """The stage of a TOML table with `kind` and the fields of that kind.
 
     Raises UserError, prefixed with `where`, for an unknown kind or key, a value of a wrong type or out of bounds, and a
@@ -23,13 +29,13 @@ def stage_of(table: Mapping[str, Any], where: str) -> Stage:
     kind = values.pop("kind", None)
     if kind is None:
         raise UserError(f"{where} kind: is missing; expected one of {', '.join(sorted(kinds))}")
-    if kind not in kinds:
+    if not isinstance(kind, str) or kind not in kinds:
         raise UserError(f"{where} kind: got {kind}; {nearest(str(kind), kinds)}")
     made: Stage = _settings_of(kinds[kind], values, where)
     return made
 
 
-def _settings_of(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
+def _settings_of(kind: SettingsClass, values: Mapping[str, object], where: str) -> Any:
     hints = get_type_hints(kind, include_extras=True)
     known = {field.name: field for field in fields(kind) if field.init}
     given = {}
@@ -43,7 +49,7 @@ def _settings_of(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
     return kind(**given)
 
 
-def _value_of(hint: Any, value: Any, where: str) -> Any:
+def _value_of(hint: object, value: object, where: str) -> object:
     """A TOML value as the type of a field: a table becomes a settings class, a list a tuple."""
     types = (hint, *get_args(hint))
     section = next((kind for kind in types if isinstance(kind, type) and is_dataclass(kind)), None)
@@ -57,7 +63,7 @@ def _value_of(hint: Any, value: Any, where: str) -> Any:
     return value
 
 
-def _section_of(section: Any, table: dict[str, Any], where: str) -> Any:
+def _section_of(section: SettingsClass, table: Mapping[str, object], where: str) -> object:
     """The settings of a sub-table; an unknown key of a loss is a hyperparameter."""
     if "hyperparameters" in (names := {field.name for field in fields(section)}):
         others = {key: value for key, value in table.items() if key not in names}
@@ -66,22 +72,23 @@ def _section_of(section: Any, table: dict[str, Any], where: str) -> Any:
     return _settings_of(section, table, where)
 
 
-def table_of(settings: Any) -> dict[str, Any]:
+def table_of(settings: Stage) -> dict[str, object]:
     """The TOML table of a stage: its kind, the stages below, and the settings that differ from the defaults."""
     return {"kind": settings.kind} | _changed(settings)
 
 
-def _changed(settings: Any) -> dict[str, Any]:
-    table: dict[str, Any] = {}
+def _changed(settings: "DataclassInstance") -> dict[str, object]:
+    table: dict[str, object] = {}
     for field in fields(settings):
         value = getattr(settings, field.name)
         if value != _default(field):
             plain = list(value) if isinstance(value, tuple) else value
-            table[field.name] = _changed(value) if is_dataclass(value) else plain
-    table |= table.pop("hyperparameters", {})
+            table[field.name] = _changed(value) if is_dataclass(value) and not isinstance(value, type) else plain
+    if isinstance(hyperparameters := table.pop("hyperparameters", {}), dict):
+        table |= hyperparameters
     return table
 
 
-def _default(field: Field[Any]) -> Any:
+def _default(field: Field) -> object:
     """The default of a field; MISSING for a required one."""
     return field.default_factory() if field.default_factory is not MISSING else field.default

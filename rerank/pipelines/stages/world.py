@@ -1,7 +1,7 @@
 """World: a collection, with the index and the vectors of its documents, which all stages share."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -56,7 +56,7 @@ class World:
         folder: the folder with the index and the vectors.
         queries: query_id -> text; encoded together, so that vectors do not depend on the order of requests.
         places: name of a model -> the folder that it was copied to.
-        cache: where what `folder` lacks is made, if that is only read.
+        cache: the folder for an index or vectors that a read-only `folder` lacks.
         runs: settings of a stage -> a run that its fits on several parts share.
     """
 
@@ -71,7 +71,7 @@ class World:
     ) -> None:
         self.config, self.collection, self.folder = config, collection, folder
         self.queries, self.places, self.cache = queries, places, cache
-        self.runs: dict[Any, Run] = {}
+        self.runs: dict[Hashable, Run] = {}
         self._made: dict[tuple[str, str], Any] = {}
         self._query_vectors: dict[tuple[str, str], np.ndarray] = {}
         self._words: dict[str, list[str]] = {}

@@ -34,7 +34,7 @@ def test_settings_that_change_no_result_may_change(tmp_path):
 def test_manifests_have_versions_even_of_packages_without_metadata(tmp_path, monkeypatch):
     monkeypatch.setattr("rerank.experiments.runs.manifest.PACKAGES", ("torch", "no-such-package"))
     write_manifest(tmp_path / "manifest.json", {"config": {"training": {"measure": "AP"}}})
-    facts = read_manifest(tmp_path / "manifest.json")
+    facts = read_manifest(tmp_path / "manifest.json", dict[str, object])
     assert facts["versions"]["no-such-package"] is None
     assert facts["versions"]["torch"] == version("torch")
     assert "rerank" in facts["versions"]
