@@ -38,6 +38,6 @@ def fuse(
     measure
         The measure that chooses the weights [default: nDCG@20].
     """
-    from rerank.experiments.runs.fuse_files import fuse_files
+    from rerank.experiments.runs.fuse_files import Fusion, fuse_files
 
-    print_result(fuse_files(runs, out, method, rrf_k=rrf_k, weights=weights, qrels=qrels, measure=measure))
+    print_result(fuse_files(runs, out, Fusion(method, rrf_k, weights, qrels, measure)))

@@ -29,14 +29,25 @@ class ScoreFlags(RankingFlags):
     )
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ScoreOptions:
+    """How a run is scored."""
+
+    depth: Annotated[Whole | None, at_least(1), Parameter(name=("--depth", "--first-stage.depth"))] = None
+    """Candidates per query; default: as many as the checkpoint was trained with, 150 if it does not say."""
+    parts: Annotated[Whole | None, at_least(1)] = None
+    """Parts of about equal size; default: up to 100. An interrupted command resumes after the last part."""
+    on: Engine = LOCAL
+    """Where the parts are scored: local, ray (of this machine, or RAY_ADDRESS), or ray://HOST:10001."""
+
+
 def score(
     model: Model,
     run: OptionalPath = None,
     *,
     out: FilePath,
-    depth: Annotated[Whole | None, at_least(1), Parameter(name=("--depth", "--first-stage.depth"))] = None,
-    parts: Annotated[Whole | None, at_least(1)] = None,
-    on: Engine = LOCAL,
+    options: ScoreOptions = ScoreOptions(),
     flags: ScoreFlags = ScoreFlags(),
 ) -> None:
     """Ranks queries with a fitted pipeline, or re-ranks a run with a cross-encoder.
@@ -47,16 +58,8 @@ def score(
         The TREC run that a cross-encoder re-ranks; without it, BM25 retrieves first.
     out
         The TREC run to write, and its manifest.
-    depth
-        Candidates per query; default: as many as the checkpoint was trained with, 150 if it does not say.
-    parts
-        Number of parts, of about equal size, that the queries are scored in; default: up to 100. An interrupted command
-        resumes after the last part.
-    on
-        Where the parts are scored: local, or on a Ray cluster: ray (of this machine, or RAY_ADDRESS),
-        ray://HOST:10001.
     """
-    config = flags.config()
+    config, depth, parts, on = flags.config(), options.depth, options.parts, options.on
     if depth:
         config = replace(config, first_stage=replace(config.first_stage, depth=depth))
     from rerank.pipelines.folder import is_pipeline

@@ -12,7 +12,13 @@ from rerank.data.trec import check_common, examples
 from rerank.data.types import Fold, Measurements, Qrels, Run
 from rerank.evaluation.evaluate import evaluate, missing_queries
 from rerank.evaluation.measures import DEFAULT_MEASURES
-from rerank.evaluation.run_comparison import RunComparison, compare_measurements, details_table, summary_table
+from rerank.evaluation.run_comparison import (
+    ComparisonSettings,
+    RunComparison,
+    compare_measurements,
+    details_table,
+    summary_table,
+)
 from rerank.evaluation.significance import CORRECTIONS, TESTS
 from rerank.evaluation.tables import Table, render
 from rerank.utils.errors import UserError, nearest
@@ -124,13 +130,15 @@ class Comparison:
     def table(self, details: bool = False) -> Table:
         """The summary table, or the table of details, for `render`."""
         make_table = details_table if details else summary_table
-        averaged_over = self.queries.averaged_over
-        return make_table(self.rows(details), averaged_over, self.notes, self.baseline, self.test, self.correction)
+        return make_table(self.rows(details), self.queries.averaged_over, self.notes, self._settings)
 
     def rows(self, intervals: bool = False) -> dict[str, list[RunComparison]]:
         """Measure -> comparison of each run; `intervals` adds bootstrap intervals, which take a second or two."""
-        folds = self.queries.fold_queries
-        return compare_measurements(self.measurements, folds, self.baseline, self.test, self.correction, intervals)
+        return compare_measurements(self.measurements, self.queries.fold_queries, self._settings, intervals)
+
+    @property
+    def _settings(self) -> ComparisonSettings:
+        return ComparisonSettings(self.baseline, self.test, self.correction)
 
 
 def compare(

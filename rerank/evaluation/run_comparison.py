@@ -62,17 +62,32 @@ class RunComparison:
         return "" if not self.p_corrected < LEVEL else better if self.difference > 0 else worse
 
 
+@dataclass(frozen=True)
+class ComparisonSettings:
+    """How runs are compared.
+
+    baseline: the run that the others are compared with; None: the best run on each measure.
+    test: a name in `significance.TESTS`.
+    correction: a name in `significance.CORRECTIONS`.
+    """
+
+    baseline: str | None = None
+    test: str = "t"
+    correction: str = "bonferroni"
+
+
+DEFAULT = ComparisonSettings()
+
+
 def compare_measurements(
     measurements: dict[str, Measurements],
     fold_queries: Sequence[Sequence[str]] = (),
-    baseline: str | None = None,
-    test: str = "t",
-    correction: str = "bonferroni",
+    settings: ComparisonSettings = DEFAULT,
     intervals: bool = False,
 ) -> dict[str, list[RunComparison]]:
     """Returns measure -> one comparison per run, in the order of `measurements` (run -> measure -> query_id -> value).
 
-    All runs have values for the same queries. A run is compared with `baseline`, or with the best run: the first with
+    All runs have values for the same queries. A run is compared with the baseline, or with the best run: the first with
     the highest mean, over the folds if `fold_queries` (the query ids of each fold) are given. The correction is for the
     tests of all other runs on one measure. `intervals` adds bootstrap intervals.
     """
@@ -87,7 +102,7 @@ def compare_measurements(
             folds = [[column[query_id] for query_id in query_ids] for query_ids in fold_queries]
             fold_means = [mean_and_error([row[fold].mean() for fold in folds]) for row in values]
         headline = [mean for mean, _ in (fold_means if fold_queries else means)]
-        reference = runs.index(baseline) if baseline else headline.index(max(headline))
+        reference = runs.index(settings.baseline) if settings.baseline else headline.index(max(headline))
         others = [i for i in range(len(runs)) if i != reference]
         differences = values[others] - values[reference]
         # All intervals use the same resamples.
@@ -96,8 +111,8 @@ def compare_measurements(
         for i, run in enumerate(runs):
             found = *means[i], *fold_means[i], *bounds[i], headline[i] == max(headline)
             rows.append(RunComparison(run, measure, *found, runs[reference]))
-        p_values = [paired_test(values[i], values[reference], test) for i in others]
-        corrected = CORRECTIONS[correction][1](p_values)
+        p_values = [paired_test(values[i], values[reference], settings.test) for i in others]
+        corrected = CORRECTIONS[settings.correction][1](p_values)
         tested = zip(others, differences, p_values, corrected, bounds[len(runs) :], strict=True)
         for i, differing, p, p_corrected, (low, high) in tested:
             rows[i] = replace(
@@ -119,21 +134,20 @@ def summary_table(
     comparisons: dict[str, list[RunComparison]],
     averaged_over: str,
     notes: Sequence[str] = (),
-    baseline: str | None = None,
-    test: str = "t",
-    correction: str = "bonferroni",
+    settings: ComparisonSettings = DEFAULT,
 ) -> Table:
     """Means and standard errors, in a block of rows for every five measures.
 
-    `comparisons` come from `compare_measurements` with the same `baseline`, `test` and `correction`. A dagger marks a
-    run that is significantly worse than the best; with a `baseline`, arrows mark runs that are significantly better (↑)
-    or worse (↓). `averaged_over` names the units of the means, such as "5 folds, 249 queries".
+    `comparisons` come from `compare_measurements` with the same settings. A dagger marks a run that is significantly
+    worse than the best; with a baseline, arrows mark runs that are significantly better (↑) or worse (↓).
+    `averaged_over` names the units of the means, such as "5 folds, 249 queries".
     """
     others = len(next(iter(comparisons.values()))) - 1
     measures = list(comparisons)
     groups = [measures[start : start + COLUMNS] for start in range(0, len(measures), COLUMNS)]
+    baseline = settings.baseline
     blocks = [_summary({measure: comparisons[measure] for measure in group}, others, baseline) for group in groups]
-    legend = [_marks(others, baseline, test, correction)] if others else []
+    legend = [_marks(others, settings)] if others else []
     return Table(f"Mean ± standard error over {averaged_over}", blocks, [*legend, *_gain_note(comparisons)], notes)
 
 
@@ -141,9 +155,7 @@ def details_table(
     comparisons: dict[str, list[RunComparison]],
     averaged_over: str,
     notes: Sequence[str] = (),
-    baseline: str | None = None,
-    test: str = "t",
-    correction: str = "bonferroni",
+    settings: ComparisonSettings = DEFAULT,
 ) -> Table:
     """Intervals, differences, p-values and wins, in a block of rows for each measure.
 
@@ -152,7 +164,7 @@ def details_table(
     first = next(iter(comparisons.values()))
     with_folds = not math.isnan(first[0].fold_mean)
     blocks = [_details(measure, rows, with_folds) for measure, rows in comparisons.items()]
-    legend = _legend_of_details(with_folds, len(first) - 1, baseline, test, correction)
+    legend = _legend_of_details(with_folds, len(first) - 1, settings)
     return Table(f"Comparison over {averaged_over}", blocks, [*legend, *_gain_note(comparisons)], notes)
 
 
@@ -169,9 +181,10 @@ def _summary(comparisons: dict[str, list[RunComparison]], others: int, baseline:
     return block
 
 
-def _marks(others: int, baseline: str | None, test: str, correction: str) -> str:
+def _marks(others: int, settings: ComparisonSettings) -> str:
+    baseline, label = settings.baseline, CORRECTIONS[settings.correction][0]
     marks = f"↑, ↓: better, worse than {baseline}" if baseline else "†: worse than the best"
-    line, label = f"two-sided paired {TESTS[test].label} over the queries, p < {LEVEL}", CORRECTIONS[correction][0]
+    line = f"two-sided paired {TESTS[settings.test].label} over the queries, p < {LEVEL}"
     corrected = f", {label} over the {others} other runs" if label and others > 1 else ""
     return f"{{best}}: best. {marks} ({line}{corrected})."
 
@@ -197,7 +210,7 @@ def _row(row: RunComparison, with_folds: bool, single: bool) -> list[Cell]:
     return [*means, Cell(difference, mark=row.mark()), *cells([_p(row.p), _p(row.p_corrected), counts])]
 
 
-def _legend_of_details(with_folds: bool, others: int, baseline: str | None, test: str, correction: str) -> list[str]:
+def _legend_of_details(with_folds: bool, others: int, settings: ComparisonSettings) -> list[str]:
     errors = "the queries and over the folds' means" if with_folds else "the queries"
     intervals = (
         f"[{CONFIDENCE:.0%}]: percentiles of the means of {RESAMPLES:,} bootstrap resamples of the queries. "
@@ -205,13 +218,13 @@ def _legend_of_details(with_folds: bool, others: int, baseline: str | None, test
     )
     if not others:
         return [intervals]
-    label, note = CORRECTIONS[correction][0], TESTS[test].note
+    label, test, reference = CORRECTIONS[settings.correction][0], TESTS[settings.test], settings.baseline or "the best"
     runs = "1 other run" if others == 1 else f"{others} other runs"
     corrected = f"corrected by {label} over the {runs} of each measure" if label else "not corrected"
     return [
         intervals,
-        f"{{best}}: best. Differences are to {baseline or 'the best'}, over the queries; ↑, ↓: p corrected < {LEVEL}.",
-        f"p: two-sided paired {TESTS[test].label}{f', {note}' if note else ''}, {corrected}.",
+        f"{{best}}: best. Differences are to {reference}, over the queries; ↑, ↓: p corrected < {LEVEL}.",
+        f"p: two-sided paired {test.label}{f', {test.note}' if test.note else ''}, {corrected}.",
     ]
 
 

@@ -141,7 +141,7 @@ def _head_scores(features: Tensor, weight: Tensor, bias: Tensor, norm: nn.BatchN
         layer = torch.cat([weight, bias[:, None]], dim=1)
         parameters = norm.weight, norm.bias, output.weight[0], output.bias[0]
         if norm.training:
-            scores: Tensor = _Scores.apply(inputs, layer, *parameters, norm)
+            scores: Tensor = _Scores.apply(inputs, layer, norm, *parameters)
             return scores
         mean, variance = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
         slope, constant = _slope_and_constant(*parameters, mean, (variance + norm.eps).rsqrt())
@@ -165,9 +165,8 @@ class _Scores(torch.autograd.Function):
     """S = c + sum_u w_u (gamma_u x_u + beta_u), x = (h - mean) inverse, with the batch's mean and variance of h."""
 
     @staticmethod
-    def forward(
-        ctx: Any, inputs: Tensor, layer: Tensor, gamma: Tensor, beta: Tensor, w: Tensor, c: Tensor, norm: nn.BatchNorm1d
-    ) -> Tensor:
+    def forward(ctx: Any, inputs: Tensor, layer: Tensor, norm: nn.BatchNorm1d, *parameters: Tensor) -> Tensor:
+        gamma, beta, w, c = parameters
         h = inputs.new_empty(len(inputs), len(layer))
         for chunk, values in zip(_chunks(inputs), _chunks(h), strict=True):
             torch.mm(chunk, layer.T, out=values).relu_()
@@ -195,4 +194,4 @@ class _Scores(torch.autograd.Function):
             d_h = torch.addcmul(constant, values, factor).addr_(d_scores, slope)
             d_layer.addmm_(chunk.T, d_h.mul_(values.sign()))  # the derivative of the ReLU: 1 or 0
         d_norm = w * projection, w * total
-        return None, d_layer.T, *d_norm, gamma * projection + beta * total, gradient.sum(), None
+        return None, d_layer.T, None, *d_norm, gamma * projection + beta * total, gradient.sum()

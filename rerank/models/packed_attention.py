@@ -6,7 +6,7 @@ AttentionInterface; it gets the boundaries of the passages as an extra keyword o
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypedDict, Unpack, cast
 
 import torch
 import torch.nn.functional as F
@@ -74,19 +74,23 @@ class Passages:
         return hidden.squeeze(0)[self.offsets[:-1].long()][:, None]  # hidden[0] copies its gradient
 
 
+class AttentionSettings(TypedDict, total=False):
+    """The keywords of `attend`, from transformers and from the hooks of `rerank.models.packing`."""
+
+    passages: Passages | None
+    scaling: float | None
+    sliding_window: int | None
+    is_causal: bool | None
+    first_only: bool
+
+
 def attend(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    *,
-    passages: Passages | None = None,
-    scaling: float | None = None,
-    sliding_window: int | None = None,
-    is_causal: bool | None = None,
-    first_only: bool = False,
-    **others: object,
+    **settings: Unpack[AttentionSettings],
 ) -> tuple[Tensor, None]:
     """Implements transformers' attention interface for packed passages; returns (1, tokens, heads, size).
 
@@ -100,8 +104,10 @@ def attend(
     the passages of a bucket share a call of SDPA. Without `passages`, each row is a passage.
     """
     for name in UNSUPPORTED:
-        if others.get(name) is not None:
+        if settings.get(name) is not None:
             raise UnsupportedAttentionError(f"its attention takes {name}")
+    passages, scaling = settings.get("passages"), settings.get("scaling")
+    is_causal, sliding_window = settings.get("is_causal"), settings.get("sliding_window")
     if key.shape[1] < query.shape[1]:
         key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], dim=1) for x in (key, value))
     causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
@@ -120,7 +126,7 @@ def attend(
     sizes = [bucket.tokens for bucket in buckets]
     # Split once and concatenate once: the backward pass of repeated slicing is quadratic in the tokens.
     parts = zip(buckets, queries.split(sizes), keys.split(sizes), values.split(sizes), strict=True)
-    if first_only and window == (-1, -1):
+    if settings.get("first_only") and window == (-1, -1):
         firsts = torch.cat([_attend_with_first(bucket, q, k, v, scaling) for bucket, q, k, v in parts])
         return torch.zeros_like(values).index_copy(0, passages.offsets[:-1].long(), firsts)[None], None
     return torch.cat([_attend_bucket(bucket, q, k, v, scaling, window) for bucket, q, k, v in parts])[None], None

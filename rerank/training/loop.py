@@ -36,6 +36,19 @@ STATS = ("loss", "ndcg")  # the columns of the result of `accumulate_gradient`
 
 
 @dataclass(frozen=True)
+class Objective:
+    """What a training minimises and what its validation maximises.
+
+    loss: maps scores, labels and mask, each (lists, documents), to (lists,).
+    validate: maps a run of the validation queries to fields of an epoch's record: `valid`, the value to maximise, and
+        `first_stage`, the value of the first stage, if there is one.
+    """
+
+    loss: Loss
+    validate: Callable[[Run], dict[str, float]]
+
+
+@dataclass(frozen=True)
 class _Setup:
     """The arguments of `train` that all epochs share."""
 
@@ -49,18 +62,16 @@ class _Setup:
 
 def train(
     task: Task,
-    loss: Loss,
+    objective: Objective,
     folder: TrainingFolder,
     settings: TrainingSettings,
     accelerator: Accelerator,
-    validate: Callable[[Run], dict[str, float]],
     show: bool = True,
 ) -> list[EpochRecord]:
     """Trains the model of `task` in place and returns one record per epoch (see `_train_epoch`).
 
-    After each epoch `validate` maps the run of the validation queries to fields of the record: `valid` is the value to
-    maximise, and `first_stage` the value of the first stage, if there is one. The checkpoint and the run of the best
-    epoch are kept in `folder`. Training stops after `settings.patience` epochs without a better value. With
+    After each epoch the validation queries are scored. The checkpoint and the run of the best epoch are kept in
+    `folder`. Training stops after `settings.patience` epochs without a better value. With
     `settings.average` the validated and kept weights are averages (see `AveragedWeights`).
 
     The state and the checkpoint of the best epoch are saved after each epoch on a CPU. On a GPU, which would wait for
@@ -71,12 +82,11 @@ def train(
 
     Args:
         task: the model and its data.
-        loss: maps scores, labels and mask, each (lists, documents), to (lists,).
+        objective: the loss and the validation.
         folder: the places of the checkpoint, the run, the log and the state.
         settings: epochs, lists_per_step, schedule, warmup_ratio, weight_decay, average, clip, patience and seed are
             used here; the task uses the others.
         accelerator: the device and the processes; the epochs' records also go to its trackers.
-        validate: gives `valid`, and optionally `first_stage`, for a run of the validation queries.
         show: whether progress and a line for each epoch are shown.
 
     Raises:
@@ -88,7 +98,7 @@ def train(
     trained = Trained(task.model, optimizer, average, accelerator.scaler)
     is_main = accelerator.is_main_process
     history, kept = restore_state(folder, trained, is_main)
-    setup = _Setup(task, loss, settings, accelerator, trained, show and is_main)
+    setup = _Setup(task, objective.loss, settings, accelerator, trained, show and is_main)
     saved = time.monotonic()
     best: BestEpoch | None = None  # the best epoch since the last save, if it is the best of all
 
@@ -96,7 +106,7 @@ def train(
         record = _train_epoch(setup, len(history))
         with average.applied():
             run = task.score("valid")
-        record |= validate(run)
+        record |= objective.validate(run)
         history.append(record)
         is_best = best_epoch(history) is record
         if is_main:

@@ -13,7 +13,7 @@ from rerank.data.types import Candidates, Qrels, Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.losses import create
 from rerank.training.gradients import Loss
-from rerank.training.loop import train
+from rerank.training.loop import Objective, train
 from rerank.training.state import EpochRecord, TrainingFolder
 from rerank.training.task import Task
 from rerank.utils.errors import UserError
@@ -49,7 +49,8 @@ def train_to_rank(
     opened = open_loss(loss)
     value = partial(validation_value, qrels=task.qrels("valid"), measure=settings.measure, loss=opened)
     first = _first_stage_value(task, value) if show and settings.measure != "loss" else {}
-    return train(task, opened, folder, settings, accelerator, lambda run: {"valid": value(run), **first}, show)
+    objective = Objective(opened, lambda run: {"valid": value(run), **first})
+    return train(task, objective, folder, settings, accelerator, show)
 
 
 def _first_stage_value(task: Task, value: Callable[[Run], float]) -> dict[str, float]:

@@ -28,7 +28,7 @@ from rerank.models.checkpoints import save_cross_encoder
 from rerank.models.memory import TokenBudget
 from rerank.models.scoring import score_candidates
 from rerank.training.device import open_accelerator
-from rerank.training.loop import train
+from rerank.training.loop import Objective, train
 from scripts.benchmarks.workload import Workload, on_device
 from scripts.gpu_check.rows import Row, at_most
 from scripts.gpu_check.setting import TINY, Setting, cpu_scores, encoder_folder, flat_scores, open_documents, opened
@@ -105,7 +105,7 @@ def train_lists(
     on_device(workload.model, accelerator)
     task = ListsTask(workload)
     settings = TrainingSettings(epochs=epochs, lists_per_step=LISTS_PER_STEP, seed=7)
-    train(task, loss, FoldFolder(folder), settings, accelerator, lambda run: {"valid": 0.0})
+    train(task, Objective(loss, lambda run: {"valid": 0.0}), FoldFolder(folder), settings, accelerator)
     return task.epochs
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from rerank.data.folds import read_folds
 from rerank.data.runs import read_run
 from rerank.evaluation.evaluate import evaluate
-from rerank.evaluation.run_comparison import compare_measurements
+from rerank.evaluation.run_comparison import ComparisonSettings, compare_measurements
 from rerank.experiments.runs.experiment_results import ExperimentResults
 from rerank.experiments.runs.layout import CollectionFolder
 from rerank.experiments.runs.results import Results
@@ -59,6 +59,6 @@ def compare_with_best(rows: dict[str, TestResult]) -> tuple[set[str], set[str]]:
     means = {name: fmean(row.means) for name, row in rows.items()}
     best = max(means, key=lambda name: means[name])
     measurements = {name: {"": row.values} for name, row in rows.items()}
-    (comparisons,) = compare_measurements(measurements, baseline=best).values()
+    (comparisons,) = compare_measurements(measurements, settings=ComparisonSettings(best)).values()
     worse = {row.run for row in comparisons if row.mark() == "↓"}
     return {name for name in rows if means[name] == means[best]}, worse

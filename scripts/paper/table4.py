@@ -21,7 +21,7 @@ from typing import Any
 import rerank
 from rerank.data.folds import read_folds
 from rerank.data.types import Qrels, Run
-from rerank.evaluation.run_comparison import compare_measurements
+from rerank.evaluation.run_comparison import ComparisonSettings, compare_measurements
 from rerank.evaluation.tables import aligned, format_mean
 from rerank.experiments.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.experiments.runs.settings import read_settings
@@ -145,7 +145,7 @@ def table(folder: Path, first: Run, measure: str) -> str:
 
 def _compared(values: dict[str, Values], baseline: str) -> dict[str, Any]:
     measurements = {name: {"": of_queries} for name, of_queries in values.items()}
-    (comparisons,) = compare_measurements(measurements, baseline=baseline).values()
+    (comparisons,) = compare_measurements(measurements, settings=ComparisonSettings(baseline)).values()
     return {row.run: row for row in comparisons if row.run != baseline}
 
 

@@ -4,7 +4,7 @@ import pytest
 from scipy.stats import ttest_rel
 
 from rerank.data.types import Measurements
-from rerank.evaluation.run_comparison import compare_measurements
+from rerank.evaluation.run_comparison import ComparisonSettings, compare_measurements
 
 LOW = {"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.4}
 HIGH = {"a": 0.31, "b": 0.39, "c": 0.5, "d": 0.62}
@@ -31,7 +31,7 @@ def test_every_run_is_compared_with_the_best() -> None:
 
 def test_a_baseline_is_compared_in_both_directions() -> None:
     runs = rows(low=LOW, high=HIGH, mixed=MIXED)
-    low, high, mixed = compare_measurements(runs, baseline="low", correction="none")["AP"]
+    low, high, mixed = compare_measurements(runs, settings=ComparisonSettings("low", correction="none"))["AP"]
     assert low.reference == "low"
     assert high.best
     assert high.mark() == "↑"

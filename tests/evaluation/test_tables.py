@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rerank.data.types import Measurements
-from rerank.evaluation.run_comparison import compare_measurements, details_table, summary_table
+from rerank.evaluation.run_comparison import ComparisonSettings, compare_measurements, details_table, summary_table
 from rerank.evaluation.tables import Cell, Table, cells, render
 
 TABLE = Table(
@@ -68,7 +68,8 @@ def table(
     form: str = "text",
     **how: Any,
 ) -> str:
-    return render(summary_table(compare_measurements(rows, folds, **how), over, notes, **how), form)
+    settings = ComparisonSettings(**how)
+    return render(summary_table(compare_measurements(rows, folds, settings), over, notes, settings), form)
 
 
 def test_one_run_has_no_marks() -> None:
@@ -141,8 +142,9 @@ ROWS = {"bm25": {"AP": LOW, "nDCG": LOW}, "smoothi": {"AP": HIGH, "nDCG": LOW}}
 
 
 def test_a_block_a_measure_with_everything_in_words() -> None:
-    compared = compare_measurements(ROWS, [["a", "b"], ["c", "d"]], "bm25", "randomisation", "holm", intervals=True)
-    text = render(details_table(compared, "2 folds, 4 queries", ["A note."], "bm25", "randomisation", "holm"))
+    settings = ComparisonSettings("bm25", "randomisation", "holm")
+    compared = compare_measurements(ROWS, [["a", "b"], ["c", "d"]], settings, intervals=True)
+    text = render(details_table(compared, "2 folds, 4 queries", ["A note."], settings))
     assert text.startswith("Comparison over 2 folds, 4 queries\n\nAP       mean [95 %]")
     line = next(line for line in text.splitlines() if line.startswith("smoothi  0.4550 ["))
     row = compared["AP"][1]
@@ -163,8 +165,9 @@ def test_a_block_a_measure_with_everything_in_words() -> None:
 
 
 def test_without_correction_folds_or_others() -> None:
-    compared = compare_measurements(ROWS, correction="none", intervals=True)
-    assert "t-test, not corrected." in render(details_table(compared, "4 queries", correction="none"))
+    settings = ComparisonSettings(correction="none")
+    compared = compare_measurements(ROWS, settings=settings, intervals=True)
+    assert "t-test, not corrected." in render(details_table(compared, "4 queries", settings=settings))
     one = compare_measurements({"bm25": ROWS["bm25"]}, intervals=True)
     alone = render(details_table(one, "4 queries"), "markdown")
     assert "| AP | mean [95 %] | SE, queries |\n" in alone

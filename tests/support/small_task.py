@@ -11,7 +11,7 @@ from rerank.experiments.runs.layout import FoldFolder
 from rerank.losses import smoothi
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.memory import TokenBudget
-from rerank.training.loop import train
+from rerank.training.loop import Objective, train
 from tests.support.small_world import make_inputs
 
 
@@ -56,7 +56,8 @@ def train_task(task, folder: Path, validate, loss=smoothi, accelerator=None, **s
     `validate` gives the value of a run of the validation queries.
     """
     accelerator, folder = accelerator or Accelerator(cpu=True), FoldFolder(folder)
-    return train(task, loss, folder, TrainingSettings(**settings), accelerator, lambda run: {"valid": validate(run)})
+    objective = Objective(loss, lambda run: {"valid": validate(run)})
+    return train(task, objective, folder, TrainingSettings(**settings), accelerator)
 
 
 def weights_of(model) -> torch.Tensor:

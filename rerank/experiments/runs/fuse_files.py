@@ -1,6 +1,7 @@
 """`rerank fuse`: fuses run files into one, by reciprocal rank or with given or tuned weights."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
@@ -19,37 +20,37 @@ from rerank.utils.files import file_hash
 from rerank.utils.progress import log
 
 
-def fuse_files(
-    paths: Sequence[Path],
-    out: Path,
-    method: str = "rrf",
-    *,
-    rrf_k: float | None = None,
-    weights: Sequence[float] = (),
-    qrels: Path | None = None,
-    measure: str | None = None,
-) -> Path:
-    """Fuses TREC runs into the run `out`, which has the queries of all of them, and returns `out`.
+@dataclass(frozen=True)
+class Fusion:
+    """How runs are fused.
 
-    Args:
-        paths: two runs or more.
-        out: the run to write; `out` + ".json" is its manifest.
-        method: "rrf", the sum of 1 / (k + rank), or "interpolate", a weighted sum of min-max scaled scores.
-        rrf_k: the k of rrf; None: 60.
-        weights: the weights of interpolate, one a run; if empty, they are tuned.
-        qrels: judgments of validation queries to tune on. None: the qrels.txt and folds.json near the runs. The weights
-            of a fold are then tuned on its validation queries and apply to its test queries; a query that no fold tests
-            gets the means of the folds' weights.
-        measure: the measure that chooses the weights; None: nDCG@20.
-
-    Raises:
-        UserError: an argument belongs to the other method or has a wrong value, a file is missing or malformed, there
-            is nothing to tune on, or `out` cannot be written.
+    method: "rrf", the sum of 1 / (k + rank), or "interpolate", a weighted sum of min-max scaled scores.
+    rrf_k: the k of rrf; None: 60.
+    weights: the weights of interpolate, one a run; if empty, they are tuned.
+    qrels: judgments of validation queries to tune on. None: the qrels.txt and folds.json near the runs. The weights of
+        a fold are then tuned on its validation queries and apply to its test queries; a query that no fold tests gets
+        the means of the folds' weights.
+    measure: the measure that chooses the weights; None: nDCG@20.
     """
+
+    method: str = "rrf"
+    rrf_k: float | None = None
+    weights: Sequence[float] = ()
+    qrels: Path | None = None
+    measure: str | None = None
+
+
+def fuse_files(paths: Sequence[Path], out: Path, fusion: Fusion) -> Path:
+    """Fuses two TREC runs or more into the run `out`, which has the queries of all of them, and returns `out`.
+
+    `out` + ".json" is its manifest. Raises UserError if a setting belongs to the other method or has a wrong value, if
+    a file is missing or malformed, if there is nothing to tune on, and if `out` cannot be written.
+    """
+    method, rrf_k, weights = fusion.method, fusion.rrf_k, fusion.weights
     names = list(dict.fromkeys(map(str, paths)))
     if len(names) < 2:
         raise UserError(f"fuse: expected at least two runs to fuse, got {len(names)}")
-    if method == "rrf" and (weights or qrels or measure):
+    if method == "rrf" and (weights or fusion.qrels or fusion.measure):
         raise UserError("--weights, --qrels and --measure have no effect on --method rrf; leave them out")
     if method != "rrf" and rrf_k is not None:
         raise UserError(f"--rrf-k {rrf_k:g}: has no effect on --method {method}; leave it out")
@@ -57,7 +58,7 @@ def fuse_files(
         check_weights(weights or [1.0] * len(names), len(names))
     except ValueError as error:
         raise UserError(f"--weights: {error}") from error
-    measure = measure_name(measure or MEASURE)
+    measure = measure_name(fusion.measure or MEASURE)
     manifest, tag = manifest_of(out), tag_of(out)
     runs = {name: read_run(Path(name)) for name in names}
     k = RRF_K if rrf_k is None else rrf_k
@@ -67,7 +68,7 @@ def fuse_files(
     elif weights:
         fused, facts = fuse_scores(list(runs.values()), tuple(weights)), {"weights": tuple(weights)}
     else:
-        tuned, facts = _tuned(runs, qrels, measure)
+        tuned, facts = _tuned(runs, fusion.qrels, measure)
         fused = fuse_scores(list(runs.values()), tuned)
     write_run(out, fused, tag)
     facts["runs"] = [{"run": name, "sha256": file_hash(Path(name))} for name in names]

@@ -10,6 +10,7 @@ and each rank multiplies p by 1 - delta - 1 / n: the sum over the remaining rank
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,14 +35,38 @@ def smoothi_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric,
         for start in range(0, len(scores), size):
             lists = slice(start, start + size)
             into = None if gradient is None else gradient[lists]
-            values[lists] = _one_pass(scores[lists], labels[lists], mask[lists], metric, alpha, delta, into)
+            values[lists] = _one_pass(_Lists(scores[lists], labels[lists], mask[lists]), metric, alpha, delta, into)
     return with_gradient(scores, values, gradient)
 
 
-def _one_pass(
-    scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric, alpha: float, delta: float, gradient: Tensor | None
-) -> Tensor:
+class _Lists(NamedTuple):
+    """The inputs of a loss, (lists, documents) each."""
+
+    scores: Tensor
+    labels: Tensor
+    mask: Tensor
+
+
+class _Ranks(NamedTuple):
+    """The values of consecutive ranks, (lists, ranks) each.
+
+    expected: the expected labels e.
+    weights: the factors of the ranks in the metric's derivative, 0 beyond the documents.
+    live: 1 on documents and 0 beyond them.
+    seen: the sums of e over the ranks above.
+    shares: the sums of e_m / m over the ranks above.
+    """
+
+    expected: Tensor
+    weights: Tensor
+    live: Tensor
+    seen: Tensor
+    shares: Tensor
+
+
+def _one_pass(lists: _Lists, metric: Metric, alpha: float, delta: float, gradient: Tensor | None) -> Tensor:
     """The metric, (lists,); its gradient is added to `gradient`, which must be 0."""
+    scores, labels, mask = lists
     y = summed_labels(labels, metric)
     top, best = highest(labels), normaliser(labels, metric)
     count = mask.sum(dim=1, keepdim=True).to(scores.dtype)
@@ -69,7 +94,7 @@ def _one_pass(
         torch.sum(term, dim=1, keepdim=True, out=e)
         if gradient is not None:
             term.addcmul_(row, e, value=-1).mul_(p)
-            gradient.addcmul_(term, _slopes(e, top, weight, here, seen, shares, metric))
+            gradient.addcmul_(term, _slopes(_Ranks(e, weight, here, seen, shares), top, metric))
             if later is not None:
                 later.addcmul_(term, here)
                 seen.add_(e)
@@ -87,7 +112,7 @@ def _one_pass(
         if gradient is not None:
             e, weight, here = expected[:, steps:], weights[:, steps:], live[:, steps:]
             seen, shares = (terms.cumsum(dim=1)[:, steps - 1 : -1] for terms in (expected, expected * weights))
-            slopes = _slopes(e, top, weight, here, seen, shares, metric)
+            slopes = _slopes(_Ranks(e, weight, here, seen, shares), top, metric)
             shrunk = shrunk * here
             p.mul_(y - mean).div_(count)
             gradient.addcmul_(p, (slopes * shrunk).sum(dim=1, keepdim=True))
@@ -116,15 +141,9 @@ def _steps(scaled: Tensor, delta: float) -> int:
     return math.ceil(math.log(max(peak, 1.0) / least) / -math.log1p(-delta))
 
 
-def _slopes(
-    e: Tensor, top: Tensor, weights: Tensor, live: Tensor, seen: Tensor, shares: Tensor, metric: Metric
-) -> Tensor:
-    """c_r times the metric's `normaliser`; for AP without the total of e_m / m.
-
-    `top` is the highest label of each list. The others are (lists, ranks) for consecutive ranks: `e` the expected
-    labels, `weights` the factors of the ranks, 0 beyond the documents, `live` 1 on documents and 0 beyond them, `seen`
-    and `shares` the sums of e and e_m / m over the ranks above.
-    """
+def _slopes(ranks: _Ranks, top: Tensor, metric: Metric) -> Tensor:
+    """c_r times the metric's `normaliser`; for AP without the total of e_m / m. `top`: each list's highest label."""
+    e, weights, live, seen, shares = ranks
     if metric.name == "ndcg":
         return torch.exp2(e - top) * weights
     return weights if metric.name == "p" else (seen + e) * weights - shares * live
