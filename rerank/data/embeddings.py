@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import xxhash
 
-from rerank.data.store import ArrayStore, IdTable, StoreWriter, open_store, read_store, release, slices_of
+from rerank.data.id_table import IdTable
+from rerank.data.mapped import release, slices_of
+from rerank.data.store import ArrayStore, StoreWriter, open_store, read_store
 from rerank.data.types import Document
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log, progress

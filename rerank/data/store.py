@@ -7,11 +7,9 @@ files.
 """
 
 import contextlib
-import mmap
 import os
 import struct
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +17,10 @@ from typing import IO, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
-from xxhash import xxh3_64_digest, xxh3_64_intdigest
+from xxhash import xxh3_64_digest
 
+from rerank.data.id_table import IdTable, id_at, make_id_table
+from rerank.data.mapped import map_file
 from rerank.utils.errors import UserError
 from rerank.utils.files import refused_in_one_line, remove
 from rerank.utils.integrity import RECORD, changes_since_record, write_record
@@ -34,62 +34,9 @@ IDS = "ids.bin"
 INDEX = "index.bin"
 """The hashes of the ids, sorted, and their rows."""
 SECONDS_BETWEEN_FLUSHES = 2.0  # work that is lost when the process is killed
-ITEMS_AT_ONCE = 2**20  # items of an array that are read at once
 
 Columns = Mapping[str, DTypeLike]
 """Name of a column -> type of its arrays."""
-
-
-class RepeatedIdError(ValueError):
-    """An id occurs twice; the second argument is the row of its second occurrence."""
-
-
-@dataclass(frozen=True, eq=False)
-class IdTable(Mapping[str, int]):
-    """Maps ids to rows 0, 1, 2, … like a dict, in 24 bytes per id plus the ids themselves.
-
-    text: the concatenated ids, UTF-8; ends: (ids + 1,) int64, 0 and the end of each id; hashes: (ids,) uint64, sorted;
-    rows: (ids,) int64, the row of each hash, ascending for equal hashes.
-    """
-
-    text: np.ndarray
-    ends: np.ndarray
-    hashes: np.ndarray
-    rows: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, item_id: str) -> int:
-        found, hashes = _hash_of_id(item_id.encode(errors="surrogatepass")), self.hashes.data  # faster than an array
-        for place in range(bisect_left(hashes, found), len(hashes)):
-            if hashes[place] != found:
-                break
-            if self.id_of(row := int(self.rows[place])) == item_id:
-                return row
-        raise KeyError(item_id)
-
-    def __iter__(self) -> Iterator[str]:
-        return map(self.id_of, range(len(self)))
-
-    def id_of(self, row: int) -> str:
-        return _id_of(self.text, self.ends, row).decode()
-
-    def ids_of(self, rows: Iterable[int]) -> list[str]:
-        return list(map(self.id_of, rows))
-
-
-def make_id_table(text: np.ndarray, ends: np.ndarray) -> IdTable:
-    """The table of the ids in `text`; raises RepeatedIdError for the first repeated id."""
-    count = len(ends) - 1
-    hashes = np.fromiter((_hash_of_id(_id_of(text, ends, row)) for row in range(count)), np.uint64, count)
-    rows = np.argsort(hashes, kind="stable")
-    hashes = hashes[rows]
-    table = IdTable(text, ends, hashes, rows)
-    for row in np.sort(rows[1:][hashes[1:] == hashes[:-1]]).tolist():
-        if table[table.id_of(row)] != row:
-            raise RepeatedIdError(f"{table.id_of(row)!r} occurs a second time", row)
-    return table
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,12 +64,12 @@ class Items:
         return self.values[column][begin:end]
 
     def id_of(self, row: int) -> str:
-        return _id_of(self.text, self.bounds[:, 0], row).decode(errors="replace")  # it may be damaged
+        return id_at(self.text, self.bounds[:, 0], row).decode(errors="replace")  # it may be damaged
 
     def is_whole(self, row: int) -> bool:
         """Whether the id and the arrays of an item match their hash."""
         arrays = (self.array(column, row).tobytes() for column in self.values)
-        whole: bool = _hash_of([_id_of(self.text, self.bounds[:, 0], row), *arrays]) == self.bounds[row + 1, -1]
+        whole: bool = _hash_of([id_at(self.text, self.bounds[:, 0], row), *arrays]) == self.bounds[row + 1, -1]
         return whole
 
 
@@ -257,28 +204,6 @@ def map_items(folder: Path, columns: Columns) -> Items:
     return Items(values, bounds[: max(1, count)], text)
 
 
-def map_file(path: Path, kind: DTypeLike) -> np.ndarray:
-    """The numbers of a file, memory-mapped, without an incomplete last one; empty if there is no file."""
-    count = path.stat().st_size // np.dtype(kind).itemsize if path.exists() else 0
-    if not count:  # an empty file cannot be mapped
-        return np.zeros(0, kind)
-    return np.asarray(np.memmap(path, kind, "r", shape=(count,)))
-
-
-def release(array: np.ndarray | None) -> None:
-    """Frees the memory of the pages that were read of a memory-mapped array; they are read again on access."""
-    held: object = array
-    while isinstance(held, np.ndarray | memoryview):
-        held = held.base if isinstance(held, np.ndarray) else held.obj
-    if isinstance(held, mmap.mmap):
-        held.madvise(mmap.MADV_DONTNEED)
-
-
-def slices_of(items: int) -> Iterator[slice]:
-    """Slices for reading an array of any size in bounded memory."""
-    return (slice(first, min(first + ITEMS_AT_ONCE, items)) for first in range(0, items, ITEMS_AT_ONCE))
-
-
 def file_of(folder: Path, column: str) -> Path:
     """The file of a column's concatenated arrays."""
     return folder / f"{column}.bin"
@@ -289,15 +214,6 @@ def _open_to_append(path: Path) -> IO[bytes]:
     if path.is_symlink():
         raise UserError(f"{path}: is a link; expected a file or nothing: remove it")
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666), "ab")
-
-
-def _id_of(text: np.ndarray, ends: np.ndarray, row: int) -> bytes:
-    begin, end = ends[row : row + 2].tolist()
-    return text[begin:end].tobytes()
-
-
-def _hash_of_id(item_id: bytes) -> int:
-    return xxh3_64_intdigest(item_id)
 
 
 def _hash_of(parts: Iterable[bytes]) -> int:

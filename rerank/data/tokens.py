@@ -11,7 +11,8 @@ from typing import Protocol
 import numpy as np
 
 from rerank.data import store
-from rerank.data.store import StoreWriter, release, slices_of
+from rerank.data.mapped import release, slices_of
+from rerank.data.store import StoreWriter
 from rerank.utils.files import short_hash_of
 from rerank.utils.parallel import prefetch
 from rerank.utils.progress import progress

@@ -20,7 +20,8 @@ import numpy as np
 
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, open_collection, queries_to_search
-from rerank.data.store import file_of, map_items, slices_of, writing
+from rerank.data.mapped import slices_of
+from rerank.data.store import file_of, map_items, writing
 from rerank.data.trec import lines_of_query
 from rerank.data.types import Run
 from rerank.retrieval.java import JavaObject, java_class

@@ -7,7 +7,7 @@ from itertools import islice, pairwise
 import numpy as np
 
 from rerank.data.embeddings import EmbeddingStore
-from rerank.data.store import release
+from rerank.data.mapped import release
 from rerank.data.trec import ranked
 from rerank.utils.progress import progress
 

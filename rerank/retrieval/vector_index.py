@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rerank.data.embeddings import EmbeddingStore, or_one
-from rerank.data.store import release
+from rerank.data.mapped import release
 from rerank.retrieval.exact_search import best_of
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rerank.data import tokens
-from rerank.data.store import release
+from rerank.data.mapped import release
 from rerank.models.encoder import load_encoder
 from tests.support.small_world import WORDS, make_inputs, make_texts
 from tests.support.tiny_encoders import make_encoder

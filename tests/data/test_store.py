@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank.data import store as module
-from rerank.data.store import RepeatedIdError, StoreWriter, file_of, map_items, open_store
+from rerank.data import id_table as module
+from rerank.data.id_table import RepeatedIdError
+from rerank.data.store import StoreWriter, file_of, map_items, open_store
 from rerank.utils.errors import UserError
 from tests.support.id_tables import id_table
 from tests.support.paths import ROOT

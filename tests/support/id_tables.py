@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rerank.data.store import IdTable, make_id_table
+from rerank.data.id_table import IdTable, make_id_table
 
 
 def id_table(ids: Sequence[str]) -> IdTable:

@@ -15,7 +15,8 @@ from sys import intern
 import numpy as np
 
 from rerank.data.folds import Judged, merge_splits
-from rerank.data.store import ArrayStore, RepeatedIdError, StoreWriter, open_store
+from rerank.data.id_table import RepeatedIdError
+from rerank.data.store import ArrayStore, StoreWriter, open_store
 from rerank.data.text_lines import (
     LONGEST_LINE,
     check_id,
