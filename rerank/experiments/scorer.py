@@ -104,7 +104,7 @@ def recorded_depth(checkpoint: str) -> int:
     if not (file := folder / "config.json").is_file():  # of a damaged export, which says so when it is opened
         return FirstStageSettings().depth
     depth = read_json(file, CheckpointConfig, "choose another").get("rerank", {}).get("depth")
-    if not isinstance(depth, int) or depth < 1:
+    if depth is None:
         return FirstStageSettings().depth
     log.info(f"{checkpoint}: re-ranks {depth} documents of a query, as in its training; --depth changes that")
     return depth

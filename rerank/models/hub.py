@@ -105,11 +105,12 @@ def _downloaded(name: str) -> Path:
 
 
 class Recorded(TypedDict, total=False):
-    """What `save_cross_encoder` records of a cross-encoder."""
+    """What `save_cross_encoder` records of a cross-encoder; `depth`: candidates of a query in the training."""
 
     pooling: str
     template: str
     max_doc_tokens: Annotated[int, Meta(ge=1)]
+    depth: Annotated[int, Meta(ge=1)]
     first_stage_weight: float
     first_stage: str
     collection: str
