@@ -17,11 +17,10 @@ from rerank.experiments.score import rescore
 from rerank.experiments.text_task import TextDataset, check_training, open_text
 from rerank.experiments.train import train_folds
 from rerank.losses import LABELS
-from rerank.models.hub import CheckpointConfig, encoder_folder, file_hashes
+from rerank.models.hub import encoder_folder, file_hashes, read_configs
 from rerank.training.device import exclusive, kept_torch_settings, open_accelerator, precision_of, uses_tf32
 from rerank.utils.errors import UserError
 from rerank.utils.files import kept_hash, short_hash, write_text
-from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
 
 
@@ -37,8 +36,7 @@ def distill(config: Config, teacher: str, fold: str = "all", teacher_template: s
     without a trained head, and input files that are missing or malformed.
     """
     _check(config, teacher_template)
-    trained = read_json(encoder_folder(teacher) / "config.json", CheckpointConfig, "choose another")
-    if trained.get("rerank", {}).get("collection") == config.collection.source:
+    if read_configs(encoder_folder(teacher)).get("rerank", {}).get("collection") == config.collection.source:
         log.info(
             f"teacher {teacher}: was trained on judgments of this collection, also of test queries of other folds; "
             "measure its students on queries that did not train it"

@@ -23,11 +23,10 @@ from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.compiled import WORTH_COMPILING, compile_layers
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export.folder import is_export
-from rerank.models.hub import CheckpointConfig, encoder_folder
+from rerank.models.hub import encoder_folder, read_configs
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import Scorer, pairs_of
 from rerank.utils.errors import UserError
-from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
 
 QUERIES_AT_ONCE = 1000
@@ -101,9 +100,9 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
 def recorded_depth(checkpoint: str) -> int:
     """The candidates of a query that a checkpoint was trained on; the default depth if it does not record any."""
     folder = Path(checkpoint) if is_export(checkpoint) else encoder_folder(checkpoint)
-    if not (file := folder / "config.json").is_file():  # of a damaged export, which says so when it is opened
+    if not (folder / "config.json").is_file():  # a damaged export, which says so when it is opened
         return FirstStageSettings().depth
-    depth = read_json(file, CheckpointConfig, "choose another").get("rerank", {}).get("depth")
+    depth = read_configs(folder).get("rerank", {}).get("depth")
     if depth is None:
         return FirstStageSettings().depth
     log.info(f"{checkpoint}: re-ranks {depth} documents of a query, as in its training; --depth changes that")

@@ -156,8 +156,7 @@ def read_configs(folder: Path) -> CheckpointConfig:
     for name, shape in (("tokenizer_config.json", TokenizerConfig), (SENTENCE_FILE, SentenceConfig)):
         if (folder / name).is_file():
             read_json(folder / name, shape, remedy)
-    config: CheckpointConfig = read_json(folder / "config.json", CheckpointConfig, remedy)
-    return config
+    return read_json(folder / "config.json", CheckpointConfig, remedy)
 
 
 @contextlib.contextmanager
