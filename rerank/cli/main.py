@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import NoReturn
@@ -21,6 +22,9 @@ ALLOCATOR_SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The errors of a full disk."""
+
+TOGETHER = 0.1
+"""Seconds in which several signals are one."""
 
 LONGEST = 2000
 """Characters of an error's line; the middle of a longer one is left out."""
@@ -61,14 +65,18 @@ class _Interrupts:
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
+        self.at = 0.0
         self.reported = False
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """The handler of the signals."""
+        now = time.monotonic()
+        if self.received and now - self.at < TOGETHER:  # supervisors signal a process and its group
+            return
         if self.received:
             self.report()
             os._exit(self.exit_code)
-        self.received = signal.Signals(number)
+        self.received, self.at = signal.Signals(number), now
         raise KeyboardInterrupt
 
     @property

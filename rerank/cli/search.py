@@ -5,15 +5,16 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from json import dumps as json_of
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from rerank.cli.arguments import Model, SearchFlags
-from rerank.data.text_lines import check_query
+from rerank.data.text_lines import check_query, read_queries
 from rerank.data.types import Hit, Marked
-from rerank.utils.errors import escaped
-from rerank.utils.parameters import Whole, at_least
+from rerank.utils.errors import UserError, escaped
+from rerank.utils.parameters import OptionalPath, Whole, at_least
 from rerank.utils.progress import log
 
 INDENT = " " * 6
@@ -25,9 +26,11 @@ NO_BREAK = "\u00a0"
 
 def search(
     model: Model,
-    query: str,
+    query: str = "",
     *,
+    queries: OptionalPath = None,
     top: Annotated[Whole, at_least(1)] = 10,
+    json: Annotated[bool, Parameter(negative=())] = False,
     explain: Annotated[bool, Parameter(negative=())] = False,
     flags: SearchFlags = SearchFlags(),
 ) -> None:
@@ -37,21 +40,42 @@ def search(
     ----------
     query
         The text of the query.
+    queries
+        A file of queries, TSV (id, tab, text) or JSONL, which are searched one after the other.
+    json
+        Print a JSON object a line for each query, as `POST /search` of `rerank serve` answers.
     top
         How many documents to show.
     explain
         Show the rank and the score of each document in each stage, and the words that late interaction matched.
     """
-    check_query(query)
+    if bool(query) == bool(queries):
+        got = "both" if query else "neither"
+        raise UserError(f"search {model}: expected a query, or --queries, a file of queries; got {got}")
+    asked = read_queries(queries) if queries else {"": query}
+    for text in asked.values():
+        check_query(text)
     from rerank.pipelines.open import open_pipeline
 
     pipeline = open_pipeline(model, flags.config())
-    hits = pipeline.search(query, top, explain=explain)
-    if not hits:
-        log.info("no document has a word of the query; stop words do not count")
+    for query_id, text in asked.items():
+        hits = pipeline.search(text, top, explain=explain)
+        if json:
+            found = {"query_id": query_id} if queries else {}
+            print(json_of({**found, "query": text, "hits": [hit.to_dict(explain) for hit in hits]}), flush=True)
+            continue
+        if queries:
+            print(f"{escaped(query_id)}: {escaped(text)}")
+        if not hits:
+            log.info("no document has a word of the query; stop words do not count")
+        _print(hits, list(pipeline.stages) if explain else ())
+
+
+def _print(hits: Sequence[Hit], stages: Sequence[str]) -> None:
+    """Prints the hits; a terminal gets colours."""
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     around, width = ("\033[1;33m", "\033[0m") if colour else ("*", "*"), shutil.get_terminal_size((100, 24)).columns
-    for line in hit_lines(hits, max(width, 40), around, list(pipeline.stages) if explain else ()):
+    for line in hit_lines(hits, max(width, 40), around, stages):
         print(line)
 
 

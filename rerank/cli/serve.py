@@ -29,6 +29,14 @@ class ServeOptions:
     """The address to listen on; 0.0.0.0 is every address of this machine."""
     port: Annotated[Whole, between(0, 65535)] = 8080
     """The port; 0: any free port."""
+    served_model_name: str = ""
+    """The name of the model in answers [default: its name on the hub, or the end of its folder's path]."""
+    allow_origin: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=(), show_default=False)] = ()
+    """Origins of web pages that may send requests, such as https://search.example.org, or * for all."""
+    keep_alive: AtLeastOne = 65
+    """Seconds that an idle connection stays open."""
+    reuse_port: Annotated[bool, Parameter(negative=())] = False
+    """Listen on the port beside another server with this flag, which can then be stopped without a gap."""
     api_key_file: OptionalPath = None
     """A file with a key on each line: requests need one, in "Authorization: Bearer <key>" or "X-API-Key: <key>"."""
     budget: Budget = ""
@@ -81,14 +89,14 @@ def serve(model: Model, *, options: ServeOptions = ServeOptions(), flags: ServeF
             f"{limits.max_queue}); expected at most that"
         )
     keys = read_keys(options.api_key_file) if options.api_key_file else ()
-    name, metrics = default_name(model), Metrics()
+    name, metrics = options.served_model_name or default_name(model), Metrics()
     if options.speed == "exact" and config.training.precision == "auto":
         config = replace(config, training=replace(config.training, precision="float32"))
     tokens = LARGEST_WHOLE if options.max_doc_tokens == "all" else options.max_doc_tokens
     service = searches = None
     host, budget = options.host, options.budget
     with contextlib.ExitStack() as resources:
-        bound = resources.enter_context(open_socket(host, options.port))
+        bound = resources.enter_context(open_socket(host, options.port, options.reuse_port))
         copy_to = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="rerank-documents-")))
         reranker, pipeline = open_to_serve(model, config, tokens, options.graph, copy_to)
         if reranker:
@@ -107,8 +115,8 @@ def serve(model: Model, *, options: ServeOptions = ServeOptions(), flags: ServeF
             log.info(f"--host {host}: any client that reaches it may send requests; --api-key-file FILE asks for a key")
         address = address_of(bound)
         page = f"\nsearch page at {address}/" if searches else ""
-        app = make_app(name, metrics, service, searches, keys)
-        serve_until_interrupted(app, bound, f"serving {model} at {address}{page}")
+        app = make_app(name, metrics, service, searches, keys, options.allow_origin)
+        serve_until_interrupted(app, bound, f"serving {model} at {address}{page}", options.keep_alive)
 
 
 def default_name(model: str) -> str:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Run = dict[str, dict[str, float]]
 """query_id -> doc_id -> score, the format of pytrec_eval."""
@@ -76,6 +76,26 @@ class Hit(NamedTuple):
     stages: dict[str, tuple[int, float]]
     text: Marked
     matches: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        """One line: rank, score, id and title.
+
+        >>> Hit("d1", 1, 0.51234, Marked("On wings"), Marked("Lift."), {}, Marked("Lift."))
+        Hit(1, 0.5123, 'd1', 'On wings')
+        """
+        return f"Hit({self.rank}, {self.score:.4f}, {self.doc_id!r}, {self.title.text!r})"
+
+    def to_dict(self, explain: bool = False) -> dict[str, Any]:
+        """{doc_id, rank, score, title, snippet} for JSON; with `explain`, also the stages and the matches.
+
+        Title and snippet are {text, marks}.
+        """
+        found: dict[str, Any] = {"doc_id": self.doc_id, "rank": self.rank, "score": self.score}
+        found |= {"title": self.title._asdict(), "snippet": self.snippet._asdict()}
+        if explain:
+            stages = {name: {"rank": rank, "score": score} for name, (rank, score) in self.stages.items()}
+            found |= {"stages": stages, "matches": dict(self.matches)}
+        return found
 
 
 @dataclass(frozen=True)

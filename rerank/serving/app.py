@@ -2,10 +2,12 @@
 
 import hmac
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -14,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from rerank.experiments.runs.manifest import version
 from rerank.serving.dialects import PATHS
 from rerank.serving.metrics import Metrics
+from rerank.serving.openapi import openapi
 from rerank.serving.requests import RefusalError
 from rerank.serving.search_page import Searches
 from rerank.serving.service import Service
@@ -28,33 +31,77 @@ def make_app(
     service: Service | None = None,
     searches: Searches | None = None,
     keys: tuple[str, ...] = (),
+    origins: Sequence[str] = (),
 ) -> ASGIApp:
     """The ASGI application: the re-ranking APIs if there is a `service`, the search page if there are `searches`.
 
-    `name` is the name of the model. If there are keys, a request needs one.
+    `name` is the name of the model. If there are keys, a request needs one. Pages of the `origins` may send requests.
     """
+    started = int(time.time())
 
     def health(request: Request) -> Response:
         healthy = service is None or service.engine.healthy
         note = searches.note() if searches else ""
         return Response(note, media_type="text/plain") if healthy else RefusalError(503, "unhealthy").response()
 
-    def models(request: Request) -> Response:  # in OpenAI's format
-        model = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "rerank"}
-        return JSONResponse({"object": "list", "data": [model]})
+    model = {"id": name, "object": "model", "created": started, "owned_by": "rerank"}  # in OpenAI's format
 
-    routes = [Route(path, service.respond, methods=["POST"]) for path in PATHS] if service else []
+    def one_model(request: Request) -> Response:
+        if request.path_params["name"] != name:
+            return RefusalError(404, f"no such model; expected {name}").response(request.url.path)
+        return JSONResponse(model)
+
+    routes = [Route(path, service.respond, methods=["POST"]) for path in PATHS if path != "/"] if service else []
     if searches:
-        routes += [Route("/search", searches.respond, methods=["POST"]), Route("/", searches.page)]
+        routes.append(Route("/search", searches.respond, methods=["POST"]))
+    if searches or service:
+        routes.append(Route("/", _Root(service, searches, metrics), methods=["GET", "POST"]))
     routes += [
         Route("/health", health),
+        Route("/ping", health),
         Route("/info", lambda request: JSONResponse(_info(name, service))),
-        Route("/v1/models", models),
+        Route("/openapi.json", lambda request: JSONResponse(openapi(service is not None))),
+        Route("/v1/models", lambda request: JSONResponse({"object": "list", "data": [model]})),
+        Route("/v1/models/{name:path}", one_model),
         Route("/metrics", lambda request: Response(metrics.text(), media_type="text/plain; version=0.0.4")),
     ]
-    handlers: dict[Any, Any] = {HTTPException: _no_such_path}
+
+    async def no_such_path(request: Request, error: HTTPException) -> Response:
+        """Answers 404 and 405 as JSON."""
+        headers = dict(error.headers or {})
+        what = "no such path" if error.status_code == 404 else f"expected {headers.get('Allow')}"
+        line, path = f"{request.method} {request.url.path[:100]}: {what}", request.url.path
+        response = RefusalError(error.status_code, line).response(path)
+        response.headers.update(headers)
+        metrics.request("other" if error.status_code == 404 else path, error.status_code, 0.0)
+        return response
+
+    handlers: dict[Any, Any] = {HTTPException: no_such_path}
     app: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)
-    return _guarded(app, keys, metrics) if keys else app
+    app = _guarded(app, keys, metrics) if keys else app
+    if origins:  # outside the check of keys, as a browser asks without one what it may send
+        methods, headers = ["GET", "POST"], ["Authorization", "Content-Type", "X-API-Key"]
+        app = CORSMiddleware(app, allow_origins=origins, allow_methods=methods, allow_headers=headers)
+    return app
+
+
+class _Root:
+    """The path `/`: the search page for GET, if there is one, and TEI's requests for POST."""
+
+    def __init__(self, service: Service | None, searches: Searches | None, metrics: Metrics) -> None:
+        self.service, self.searches, self.metrics = service, searches, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        if request.method == "POST" and self.service:
+            response = await self.service.respond(request)
+        elif request.method != "POST" and self.searches:
+            start = time.perf_counter()
+            response = await self.searches.page(request)
+            self.metrics.request("/", response.status_code, time.perf_counter() - start)
+        else:
+            raise HTTPException(405, headers={"Allow": "POST" if self.service else "GET"})
+        await response(scope, receive, send)
 
 
 def _info(name: str, service: Service | None) -> dict[str, object]:
@@ -77,21 +124,12 @@ def _info(name: str, service: Service | None) -> dict[str, object]:
     return about
 
 
-async def _no_such_path(request: Request, error: HTTPException) -> Response:
-    """Answers 404 and 405 as JSON."""
-    headers = dict(error.headers or {})
-    what = "no such path" if error.status_code == 404 else f"expected {headers.get('Allow')}"
-    response = RefusalError(error.status_code, f"{request.method} {request.url.path[:100]}: {what}").response()
-    response.headers.update(headers)
-    return response
-
-
 def _guarded(app: ASGIApp, keys: tuple[str, ...], metrics: Metrics) -> ASGIApp:
-    """Answers 401 to requests without one of the keys, except to `/health`, which supervisors call."""
+    """Answers 401 to requests without one of the keys, except to `/health` and `/ping`, which supervisors call."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         answer = app
-        if scope["type"] == "http" and scope["path"] != "/health" and not _has_key(Request(scope), keys):
+        if scope["type"] == "http" and scope["path"] not in ("/health", "/ping") and not _has_key(Request(scope), keys):
             metrics.keys_refused.inc()
             line = "Authorization: expected Bearer and a key of the server, or X-API-Key with one"
             answer = RefusalError(401, line).response()

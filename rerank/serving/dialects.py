@@ -207,7 +207,9 @@ Asked = TeiRequest | JinaRequest | ScoreRequest
 """The fields of a request; CohereRequest and others are kinds of JinaRequest."""
 
 KINDS: dict[str, tuple[type[Asked], dict[str, str]]] = {
+    "/": (TeiRequest, {}),
     "/rerank": (JinaRequest, OF_DOCUMENTS),
+    "/invocations": (JinaRequest, OF_DOCUMENTS),
     "/v1/rerank": (JinaRequest, OF_DOCUMENTS),
     "/v2/rerank": (CohereRequest, OF_DOCUMENTS),
     "/score": (ScoreRequest, OF_PAIRS),
@@ -215,16 +217,20 @@ KINDS: dict[str, tuple[type[Asked], dict[str, str]]] = {
     "/infinity/rerank": (InfinityRequest, OF_DOCUMENTS),
     "/voyage/v1/rerank": (VoyageRequest, OF_DOCUMENTS),
 }
-"""Path -> the request, and other names of its fields. A `/rerank` request with `texts`, not `documents`, is TEI's."""
+"""Path -> the request, and other names of its fields. A request with `texts`, not `documents`, is TEI's.
+
+`/` is TEI's, and `/invocations` is called by SageMaker.
+"""
 PATHS = tuple(KINDS)
 
 
 def request_of(path: str, body: Body) -> Asked:
     """Parses a JSON object sent to one of PATHS; raises RefusalError for an unsupported field."""
     kind, names = KINDS[path]
-    if kind is JinaRequest and body.get("documents") is None and ("texts" in body or path == "/rerank"):
+    is_either = path in ("/rerank", "/invocations")
+    if kind is JinaRequest and body.get("documents") is None and ("texts" in body or is_either):
         kind, names = TeiRequest, {}
-    elif kind is not ScoreRequest and body.get("texts") is not None:
+    elif kind not in (ScoreRequest, TeiRequest) and body.get("texts") is not None:
         raise RefusalError(422, "texts, documents: two names of the same field; expected one of them")
     known = {field.name for field in msgspec.structs.fields(kind)}
     return convert(check_fields(one_name(body, names), known), kind)

@@ -3,6 +3,7 @@
 import asyncio
 import time
 import traceback
+import zlib
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TypeVar
@@ -23,6 +24,9 @@ KINDS = {429: "Overloaded", 500: "Backend", 503: "Unhealthy"}
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}
 """Status -> headers of a refusal; a full queue may have room after a second."""
 
+OF_OPENAI = ("/score", "/v1/score", "/v1/models")
+"""The beginnings of the paths whose clients read errors as those of OpenAI and vLLM."""
+
 Body = dict[str, object]
 """The JSON object of a request."""
 Answer = Callable[[str, Body], Coroutine[None, None, object]]
@@ -40,10 +44,15 @@ class RefusalError(Exception):
         super().__init__(line)
         self.status, self.kind, self.headers = status, kind or KINDS.get(status, "Validation"), HEADERS.get(status, {})
 
-    def response(self) -> JSONResponse:
-        """The response, with the line under the keys of TEI (`error`), Jina (`detail`) and Cohere (`message`)."""
+    def response(self, path: str = "") -> JSONResponse:
+        """The response, with the line under the keys of TEI (`error`), Jina (`detail`) and Cohere (`message`).
+
+        On the paths of OpenAI and vLLM `error` is an object, as their clients read it.
+        """
         line = str(self)
-        body = {"error": line, "error_type": self.kind, "detail": line, "message": line}
+        error = {"message": line, "type": self.kind, "param": None, "code": self.status}
+        body = {"error": error if path.startswith(OF_OPENAI) else line, "error_type": self.kind}
+        body |= {"detail": line, "message": line}
         return JSONResponse(body, self.status, self.headers)
 
 
@@ -64,10 +73,14 @@ class Limits:
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:
-    """The whole body of a request.
+    """The whole body of a request, unpacked if it is gzipped.
 
-    Raises RefusalError if it is not JSON, too large or too late, and ClientDisconnect if the client disconnects.
+    Raises RefusalError if it is not JSON, too large, unpacked or not, or too late, and ClientDisconnect if the client
+    disconnects.
     """
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip"):
+        raise RefusalError(415, "Content-Encoding: expected gzip, or none")
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RefusalError(415, "Content-Type: expected application/json")
     limit, body, size = limits.max_body_bytes, bytearray(), 0
@@ -86,7 +99,21 @@ async def read_body(request: Request, limits: Limits) -> bytes:
         raise RefusalError(408, f"the body did not arrive in {limits.body_seconds:g} s") from None
     if size > limit:
         raise too_large
-    return bytes(body)
+    return _unpacked(bytes(body), limit, too_large) if encoding == "gzip" else bytes(body)
+
+
+def _unpacked(body: bytes, limit: int, too_large: RefusalError) -> bytes:
+    """The content of a gzipped body, at most `limit` bytes."""
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS + 16)  # the header of gzip
+    try:
+        unpacked = unpacker.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise RefusalError(400, f"the body is no gzip: {error}") from None
+    if len(unpacked) > limit:
+        raise too_large
+    if not unpacker.eof:
+        raise RefusalError(400, "the body is no whole gzip: its end is missing")
+    return unpacked
 
 
 def parse(body: bytes) -> Body:
@@ -119,13 +146,13 @@ async def respond(answer: Answer, limits: Limits, metrics: Metrics, request: Req
         body = await asyncio.to_thread(parse, await read_body(request, limits))
         response: Response = JSONResponse(await _unless_gone(request, answer(path, body)))
     except RefusalError as refusal:
-        response = refusal.response()
+        response = refusal.response(path)
     except ClientDisconnect:
         metrics.clients_gone.inc()
         response = Response(status_code=499)  # only for the metrics
     except Exception as error:
         log_error("internal error", error)
-        response = RefusalError(500, f"internal error: {type(error).__name__}").response()
+        response = RefusalError(500, f"internal error: {type(error).__name__}").response(path)
     metrics.request(path, response.status_code, time.perf_counter() - started)
     return response
 

@@ -129,7 +129,7 @@ class Searches:
         asked = convert(body, SearchRequest)
         hits = await self._find(asked.query, asked.top, asked.explain)
         answered = {"answered_by": list(hits[0].stages)[-1]} if hits else {}
-        return {"hits": [_as_json(hit, asked.explain) for hit in hits], **answered}
+        return {"hits": [hit.to_dict(asked.explain) for hit in hits], **answered}
 
     async def _find(self, query: str, top: int, explain: bool) -> Sequence[Hit]:
         """The hits of a query; raises RefusalError."""
@@ -152,12 +152,3 @@ class Searches:
         finally:
             self._waiting -= 1
         raise RefusalError(500, "the search failed; the log of the server says why")
-
-
-def _as_json(hit: Hit, explain: bool) -> dict[str, object]:
-    about = {**hit._asdict(), "title": hit.title._asdict(), "snippet": hit.snippet._asdict()}
-    stages, matches, _ = about.pop("stages"), about.pop("matches"), about.pop("text")
-    if explain:
-        about["stages"] = {name: {"rank": rank, "score": score} for name, (rank, score) in stages.items()}
-        about["matches"] = dict(matches)
-    return about

@@ -1,5 +1,6 @@
 """Runs the application with uvicorn until a signal arrives and the last request is answered."""
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -9,13 +10,23 @@ from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log, print_result
 
+KEEP_ALIVE = 65
+"""Seconds that an idle connection stays open; the proxies before a server close theirs after 60."""
 
-def open_socket(host: str, port: int) -> socket.socket:
-    """A bound socket that does not listen yet; raises UserError if the address is in use or not of this machine."""
+FIRST_REQUEST = 30
+"""Seconds in which the head of a connection's first request must arrive."""
+
+
+def open_socket(host: str, port: int, reuse_port: bool = False) -> socket.socket:
+    """A bound socket that does not listen yet; with `reuse_port`, other servers may listen on the same port.
+
+    Raises UserError if the address is in use or not of this machine.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, UnicodeError) as error:
@@ -24,6 +35,8 @@ def open_socket(host: str, port: int) -> socket.socket:
     bound = socket.socket(family, kind, protocol)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if reuse_port:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind(address)
     except OSError as error:
         bound.close()
@@ -52,14 +65,33 @@ def address_of(bound: socket.socket) -> str:
     return f"http://[{host}]:{port}" if bound.family == socket.AF_INET6 else f"http://{host}:{port}"
 
 
+class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """uvicorn's protocol, which closes a connection whose first request does not arrive in time."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        asyncio.get_running_loop().call_later(FIRST_REQUEST, self._close_if_silent, transport)
+
+    def _close_if_silent(self, transport: asyncio.Transport) -> None:
+        if self.cycle is None and not transport.is_closing():
+            transport.close()
+
+
 @contextlib.contextmanager
-def running(app: ASGIApp, bound: socket.socket) -> Iterator[threading.Event]:
+def running(app: ASGIApp, bound: socket.socket, keep_alive: int = KEEP_ALIVE) -> Iterator[threading.Event]:
     """Serves within the block; at its end, accepts no connections and waits until requests in flight are answered.
 
     Yields an event that is set if the server ends early. uvicorn logs nothing, as its lines may contain queries.
     """
     config = uvicorn.Config(
-        app, lifespan="off", log_config=None, log_level="critical", access_log=False, server_header=False
+        app,
+        http=_Protocol,
+        timeout_keep_alive=keep_alive,
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
     )
     server, ended = uvicorn.Server(config), threading.Event()
 
@@ -80,13 +112,13 @@ def running(app: ASGIApp, bound: socket.socket) -> Iterator[threading.Event]:
         ended.wait()
 
 
-def serve_until_interrupted(app: ASGIApp, bound: socket.socket, line: str) -> None:
+def serve_until_interrupted(app: ASGIApp, bound: socket.socket, line: str, keep_alive: int = KEEP_ALIVE) -> None:
     """Prints the line and serves until a KeyboardInterrupt, which is raised again when requests in flight are answered.
 
     uvicorn runs in a thread, so that the command line keeps its signal handlers: a second signal ends the process.
     """
     try:
-        with running(app, bound) as ended:
+        with running(app, bound, keep_alive) as ended:
             print_result(line)
             try:
                 ended.wait()
@@ -94,5 +126,5 @@ def serve_until_interrupted(app: ASGIApp, bound: socket.socket, line: str) -> No
                 log.info("finishing the requests in flight")
                 raise
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("every request that had arrived was answered") from None
+        raise KeyboardInterrupt("the server has stopped; every request that had arrived was answered") from None
     raise UserError("the HTTP server has ended; start it again")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rerank.cli.main import main
+from rerank.cli.main import TOGETHER, main
 from tests.support.paths import ROOT
 from tests.support.processes import ended, fork
 from tests.support.small_collection import command
@@ -108,6 +108,7 @@ def test_a_second_signal_ends_a_slow_end_with_the_one_line_of_the_first(tmp_path
     process = start(tmp_path, "slow")
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "cleaning\n"
+    time.sleep(TOGETHER)
     before = time.monotonic()
     process.send_signal(second)
     _, errors = process.communicate(timeout=30)

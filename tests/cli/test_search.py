@@ -12,7 +12,7 @@ import pytest
 from rerank.cli.main import main
 from rerank.cli.search import hit_lines
 from rerank.data.types import Hit, Marked
-from tests.support.small_collection import write_german
+from tests.support.small_collection import failed, write_german
 
 CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
 
@@ -48,6 +48,23 @@ def test_a_query_that_finds_nothing_is_one_line(there, capsys, query):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "no document has a word of the query" in captured.err.splitlines()[-1]
+
+
+def test_json_and_several_queries_of_a_file(there, capsys):
+    main(["search", CHECKPOINT, "good amber0", "--top", "2", "--json"])
+    one = json.loads(capsys.readouterr().out)
+    assert one["query"] == "good amber0"
+    assert [hit["rank"] for hit in one["hits"]] == [1, 2]
+    Path("topics.tsv").write_text("t1\tgood amber0\nt2\tzzzz\n")
+    main(["search", CHECKPOINT, "--queries", "topics.tsv", "--top", "2", "--json"])
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first == {"query_id": "t1", **one}
+    assert second == {"query_id": "t2", "query": "zzzz", "hits": []}
+    main(["search", CHECKPOINT, "--queries", "topics.tsv", "--top", "2"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("t")] == ["t1: good amber0", "t2: zzzz"]
+    for words, got in (([], "neither"), (["good", "--queries", "topics.tsv"], "both")):
+        assert f"a file of queries; got {got}" in failed(capsys, "search", CHECKPOINT, *words)
 
 
 def test_words_are_marked_by_the_stems_of_the_language(there, capsys):

@@ -76,7 +76,7 @@ def test_requests_side_by_side_get_what_they_get_alone_and_sigterm_under_load_fi
     assert process.returncode == 143
     assert errors.splitlines()[-2:] == [
         "finishing the requests in flight",
-        "rerank: terminated; every request that had arrived was answered",
+        "rerank: terminated; the server has stopped; every request that had arrived was answered",
     ]
     assert "amber" not in errors
     assert not cut

@@ -102,7 +102,7 @@ def test_fields_that_are_honoured_change_the_answer(server, api, field, value):
 def test_fields_that_would_change_the_answer_are_refused_by_name(server, api, field, value):
     status, content = ask(server, api, **{field: value})
     assert status == 422
-    assert content["error"].startswith(f"{field}: ")
+    assert content["message"].startswith(f"{field}: ")
 
 
 @pytest.mark.parametrize("api, field, value", WITHOUT_EFFECT)
@@ -111,7 +111,7 @@ def test_other_fields_change_nothing(server, api, field, value):
 
 
 def test_a_misspelt_field_is_told_its_name(server):
-    assert "did you mean raw_scores?" in ask(server, TEI, raw_score=True)[1]["error"]
+    assert "did you mean raw_scores?" in ask(server, TEI, raw_score=True)[1]["message"]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_request_that_allows_no_cut_is_refused_for_a_long_text(server, api, fi
     assert ask(server, api, **documents)[0] == 200
     status, content = ask(server, api, **documents, **{field: value})
     assert status == 413
-    assert content["error"] == "1 documents are cut at 800 tokens: the request allows no truncation"
+    assert content["message"] == "1 documents are cut at 800 tokens: the request allows no truncation"
 
 
 def test_what_is_cut_or_capped_is_said(server):
@@ -147,7 +147,7 @@ def test_two_names_of_a_field_are_refused(server):
     ):
         answer = server.ask(path, body)
         assert answer.status == 422
-        assert answer.json["error"] == f"{names}: two names of the same field; expected one of them"
+        assert answer.json["message"] == f"{names}: two names of the same field; expected one of them"
 
 
 def test_documents_are_repeated_with_all_of_their_keys(server):

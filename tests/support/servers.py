@@ -83,10 +83,13 @@ def serving(app: ASGIApp, service: Service | None = None) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def served(reranker: Reranker, limits: Limits | None = None, keys: tuple[str, ...] = ()) -> Iterator[Server]:
+def served(
+    reranker: Reranker, limits: Limits | None = None, keys: tuple[str, ...] = (), origins: Sequence[str] = ()
+) -> Iterator[Server]:
     """A server of this model, named "the model"."""
     service = Service(reranker, "the model", limits or Limits(), Metrics())
-    with serving(make_app("the model", service.metrics, service, keys=keys), service) as server:
+    app = make_app("the model", service.metrics, service, keys=keys, origins=origins)
+    with serving(app, service) as server:
         yield server
     service.stop()
 

@@ -1,0 +1,30 @@
+"""The description of the server in OpenAPI's format, from the classes of its requests."""
+
+from typing import Any
+
+import msgspec
+
+from rerank.experiments.runs.manifest import version
+from rerank.serving.dialects import KINDS, TeiRequest
+
+GETS = {"/health": "Whether the model answers.", "/info": "What is served, as TEI says it.", "/v1/models": "The model."}
+"""The paths that are read, and what they tell."""
+
+
+def openapi(ranks: bool) -> dict[str, Any]:
+    """The paths and the fields of requests; `ranks` tells whether documents of requests are re-ranked."""
+    kinds = {path: kind for path, (kind, _) in KINDS.items()} if ranks else {}
+    schemas, components = msgspec.json.schema_components(
+        [*kinds.values(), TeiRequest], ref_template="#/components/schemas/{name}"
+    )
+    paths: dict[str, Any] = {
+        path: {"get": {"summary": text, "responses": {"200": {"description": "The answer."}}}}
+        for path, text in GETS.items()
+    }
+    for (path, kind), schema in zip(kinds.items(), schemas, strict=False):
+        body = {"required": True, "content": {"application/json": {"schema": schema}}}
+        text = (kind.__doc__ or "").splitlines()[0]
+        answers = {"200": {"description": "The answer."}, "4XX": {"description": "A refusal, in one line."}}
+        paths[path] = {"post": {"summary": text, "requestBody": body, "responses": answers}}
+    about = {"title": "rerank", "version": version("ir-rerank") or "0"}
+    return {"openapi": "3.1.0", "info": about, "paths": paths, "components": {"schemas": components}}
