@@ -109,7 +109,8 @@ def compare_measurements(
         bounds = bootstrap_intervals([*values, *differences]) if intervals else [unknown] * (len(runs) + len(others))
         rows = []
         for i, run in enumerate(runs):
-            found = *means[i], *fold_means[i], *bounds[i], headline[i] == max(headline)
+            is_best = min(headline) < headline[i] == max(headline)  # of equal runs none is
+            found = *means[i], *fold_means[i], *bounds[i], is_best
             rows.append(RunComparison(run, measure, *found, runs[reference]))
         p_values = [paired_test(values[i], values[reference], settings.test) for i in others]
         corrected = CORRECTIONS[settings.correction][1](p_values)

@@ -77,3 +77,9 @@ def test_queries_without_a_judged_document_are_noted_with_an_id_of_each_kind() -
         "passages: 5 of 6 queries rank no judged document (q0, q1, q2, …): "
         "query q0 has a judgment of a and ranks a-p1; compare the ids.",
     ]
+
+
+def test_none_of_equal_runs_is_the_best() -> None:
+    text = str(compare({"a": RUNS["low"], "b": RUNS["low"]}, QRELS, ["P@1"]))
+    assert "*" not in text.split("\n\n")[1]
+    assert "*" in str(compare({"a": RUNS["low"], "b": RUNS["high"]}, QRELS, ["P@1"])).split("\n\n")[1]
