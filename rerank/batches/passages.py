@@ -7,7 +7,7 @@ import torch
 
 from rerank.batches.batch import Packed, Pairs
 from rerank.batches.templates import PairTemplate, Tokens
-from rerank.data.splitting import count_passages, passage_bounds
+from rerank.data.splitting import EVEN, Cut
 from rerank.data.tokens import Tokenizer, TokenStore, tokenise_each
 from rerank.utils.errors import UserError
 
@@ -16,9 +16,9 @@ from rerank.utils.errors import UserError
 class PassageBuilder:
     """Builds the packed inputs of (query_id, doc_id) pairs.
 
-    A document is split into as few passages as fit the encoder's `max_length` together with the query, of equal length
-    to within one token (the paper's setting, after MacAvaney et al. 2019, CEDR). An empty document is one passage
-    without document tokens. A query is truncated to half of a passage's tokens.
+    A document is cut as `cut` says, by default into as few passages as fit the encoder's `max_length` together with the
+    query, of equal length to within one token. An empty document is one passage without document tokens. A query is
+    truncated to half of a passage's tokens, or to what the tokens of `cut` leave.
 
     queries: query_id -> token ids, without special tokens; max_length: tokens of a passage, including special tokens.
     """
@@ -27,6 +27,7 @@ class PassageBuilder:
     documents: TokenStore
     template: PairTemplate
     max_length: int
+    cut: Cut = EVEN
 
     @classmethod
     def build(
@@ -36,18 +37,24 @@ class PassageBuilder:
         tokenizer: Tokenizer,
         template: PairTemplate,
         max_length: int,
+        cut: Cut = EVEN,
     ) -> "PassageBuilder":
         """Tokenises `queries`, query_id -> text; the documents were tokenised with the same tokenizer and template.
 
-        Raises UserError if the template leaves no tokens for query and document.
+        Raises UserError if the template leaves no tokens for query and document, or the passages none for a query.
         """
         texts = (template.query_lead + text for text in queries.values())
         tokens = dict(zip(queries, tokenise_each(texts, tokenizer), strict=True))
-        builder = cls(tokens, documents, template, max_length)
+        builder = cls(tokens, documents, template, max_length, cut)
         if builder.max_tokens < 2:
             raise UserError(
                 f"--encoder.template: its {max_length - builder.max_tokens} tokens leave no tokens for a query and a "
                 f"document in the encoder's {max_length}; take a shorter template or another encoder"
+            )
+        if cut.tokens >= builder.max_tokens:
+            raise UserError(
+                f"--encoder.passage-tokens {cut.tokens}: the encoder takes {builder.max_tokens} tokens of query and "
+                f"passage together; expected {builder.max_tokens - 1} or fewer"
             )
         return builder
 
@@ -56,19 +63,25 @@ class PassageBuilder:
         """The tokens of a passage that are left for query and document."""
         return self.max_length - len(self.template.prefix) - len(self.template.middle) - len(self.template.suffix)
 
+    @property
+    def max_query_tokens(self) -> int:
+        """The tokens that are kept of a query."""
+        return min(self.max_tokens // 2, self.max_tokens - self.cut.tokens)
+
     def query(self, query_id: str) -> list[int]:
-        """The query's token ids, truncated to half of `max_tokens`."""
-        return self.queries[query_id][: self.max_tokens // 2]
+        """The query's token ids, truncated to `max_query_tokens`."""
+        return self.queries[query_id][: self.max_query_tokens]
 
     def truncated_queries(self) -> int:
-        """The number of queries longer than half of `max_tokens`."""
-        return sum(len(tokens) > self.max_tokens // 2 for tokens in self.queries.values())
+        """The number of queries that are truncated."""
+        return sum(len(tokens) > self.max_query_tokens for tokens in self.queries.values())
 
     def sizes(self, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
         """The number of tokens of each pair's longest passage and of all its passages: (pairs,) int64 each."""
         _, queries, lengths, passages = self._plan(pairs)
         around = self.max_length - self.max_tokens + queries
-        return -(-lengths // passages) + around, lengths + passages * around
+        repeated = (passages - 1) * self.cut.overlap
+        return self.cut.longest(lengths, passages) + around, lengths + repeated + passages * around
 
     def __call__(self, pairs: Pairs) -> Packed:
         """The passages of the pairs, in their order."""
@@ -76,7 +89,7 @@ class PassageBuilder:
         rows, _, tokens_of, passages = self._plan(pairs)
         documents = np.repeat(np.arange(len(pairs)), passages)
         number = np.arange(len(documents)) - (passages.cumsum() - passages)[documents]
-        begins, ends = passage_bounds(tokens_of[documents], passages[documents], number)
+        begins, ends = self.cut.bounds(tokens_of[documents], passages[documents], number)
         firsts = self.documents.offsets[rows][documents]
         queries = {query_id: np.array(self.query(query_id), np.int64) for query_id in dict(pairs)}
         tokens, pieces = self.documents.tokens, list[Tokens]()
@@ -103,8 +116,8 @@ class PassageBuilder:
 
     def _plan(self, pairs: Pairs) -> tuple[np.ndarray, ...]:
         """For each pair: row of the document, tokens of query and document, and passages, (pairs,) int64 each."""
-        half, count = self.max_tokens // 2, len(pairs)
+        limit, count = self.max_query_tokens, len(pairs)
         rows = np.fromiter((self.documents.rows[doc_id] for _, doc_id in pairs), np.int64, count)
-        queries = np.fromiter((len(self.queries[query_id]) for query_id, _ in pairs), np.int64, count).clip(max=half)
+        queries = np.fromiter((len(self.queries[query_id]) for query_id, _ in pairs), np.int64, count).clip(max=limit)
         lengths = self.documents.offsets[rows + 1] - self.documents.offsets[rows]
-        return rows, queries, lengths, count_passages(lengths, self.max_tokens - queries)
+        return rows, queries, lengths, self.cut.count(lengths, self.max_tokens - queries)

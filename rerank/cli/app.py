@@ -26,6 +26,8 @@ COMMANDS = {
     "retrieve": "Retrieve candidates with BM25 into runs/<collection>/bm25.run.",
     "fuse": "Fuse runs into one, by reciprocal rank or by interpolation.\n\n"
     "The weights of an interpolation are given, or tuned on validation queries.",
+    "mine": "Write training lists with hard negatives: documents that rank high and are not relevant.\n\n"
+    "Example: rerank mine my-collection --by runs/my-collection/bm25.run --out lists.jsonl",
     "train": "Fine-tune an encoder, or a network on feature vectors, and write the runs of the test queries.\n\n"
     "Finished folds are kept; the same command resumes an interrupted one.\n\n"
     "Example: rerank train --collection my-collection --encoder microsoft/MiniLM-L12-H384-uncased --loss smoothi",
@@ -62,7 +64,7 @@ END = "--"
 ALL = "all"
 """The word after --help that shows all settings."""
 
-WITH_SETTINGS = ("doctor", "fit", "retrieve", "train", "distill", "score", "search", "serve", "export")
+WITH_SETTINGS = ("doctor", "fit", "retrieve", "mine", "train", "distill", "score", "search", "serve", "export")
 """Commands that take --config."""
 
 

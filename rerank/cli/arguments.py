@@ -32,6 +32,13 @@ class NamedCollection(CollectionSettings):
     """The collection; default: the one that the checkpoint was trained on."""
 
 
+QUERIES = ("source", "queries", "query_field", "language")
+"""The settings of a collection that say which queries are ranked."""
+
+READING = ("max_doc_tokens", "passage_tokens", "passage_overlap", "pooling", "template")
+"""The settings of an encoder that say how a trained model reads documents."""
+
+
 @dataclass(frozen=True)
 class RankingFlags(Flags):
     """The settings of commands that rank with a pipeline or a model."""
@@ -40,7 +47,7 @@ class RankingFlags(Flags):
     first_stage: Annotated[FirstStageSettings, only("first_stage", "index", "depth", "k1", "b", "threads")] = (
         FirstStageSettings()
     )
-    encoder: Annotated[EncoderSettings, only("encoder", "max_doc_tokens", "pooling", "template")] = EncoderSettings()
+    encoder: Annotated[EncoderSettings, only("encoder", *READING)] = EncoderSettings()
     training: Annotated[TrainingSettings, only("training", "device", "precision", "max_tokens_per_forward")] = (
         TrainingSettings()
     )

@@ -37,7 +37,10 @@ def demo(folder: FilePath = Path("runs/demo")) -> None:
         for name in LOSSES:
             train_folds(demo_config(folder, name))
         log.info(f"{time.time() - start:.0f} seconds")
-    print(compare_files([results.bm25_run(config.FirstStageSettings()), *runs]))
+    print(compare_files([results.bm25_run(), *runs]))
+    checkpoint = results.experiment("smoothi").fold("1").checkpoint
+    search = f'rerank search {checkpoint} "velquingor climate" --output.folder {folder}'
+    log.info(f"next: {search}; rerank report {results.path}")
 
 
 def make_inputs(folder: Path) -> None:

@@ -46,14 +46,15 @@ class DistillFlags(Flags):
 
 
 def distill(
-    teacher: PathText, *, fold: str = "all", teacher_template: str = "", flags: DistillFlags = DistillFlags()
+    *teachers: PathText, fold: str = "all", teacher_template: str = "", flags: DistillFlags = DistillFlags()
 ) -> None:
-    """Trains an encoder, the student, on the scores of a cross-encoder, the teacher.
+    """Trains an encoder, the student, on the scores of one or several teachers.
 
     Parameters
     ----------
-    teacher
-        A checkpoint, or any Hugging Face cross-encoder.
+    teachers
+        A checkpoint, any Hugging Face cross-encoder, or a run file. Of several, the mean of the standardised scores is
+        taken.
     fold
         The test fold: 1, 2, …, or all; or final, the model to deploy.
     teacher_template
@@ -61,4 +62,4 @@ def distill(
     """
     from rerank.experiments.distill import distill
 
-    print_result(distill(flags.config(), teacher, fold, teacher_template).path)
+    print_result(distill(flags.config(), teachers, fold, teacher_template).path)

@@ -13,9 +13,8 @@ from rerank import __version__
 from rerank.config import CollectionSettings, Config, EncoderSettings, FirstStageSettings, TrainingSettings
 from rerank.config.flags import Flags, only
 from rerank.config.settings import often
-from rerank.data.collections import open_collection
 from rerank.data.letor.layouts import fold_names, is_feature_source
-from rerank.experiments.collection import check_judged_documents
+from rerank.experiments.collection import check_judged_documents, collection_of
 from rerank.models.encoder import load_encoder
 from rerank.retrieval.java import java_version
 from rerank.retrieval.lucene_index import choose_index
@@ -81,7 +80,7 @@ def _packages() -> str:
 
 
 def _collection(config: Config) -> str:
-    collection = open_collection(config.collection.source, config.collection.queries)
+    collection = collection_of(config.collection)
     texts = "with its documents" if collection.has_documents else "documents from the index"
     judged = sum(query_id in collection.qrels for query_id in collection.queries)
     line = check_judged_documents(collection) if collection.found_at_once else ""
@@ -97,7 +96,7 @@ def _features(config: Config) -> str:
 def _first_stage(config: Config) -> str:
     if config.first_stage.run:
         return f"the run {config.first_stage.run}"
-    collection = open_collection(config.collection.source, config.collection.queries)
+    collection = collection_of(config.collection)
     if config.first_stage.index not in ("auto", "own"):
         return f"BM25 from {choose_index(config.first_stage.index, collection, Path())}"
     if collection.has_documents:

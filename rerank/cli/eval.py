@@ -1,8 +1,9 @@
 """`rerank eval`: compares runs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -11,6 +12,9 @@ from rerank.evaluation.tables import render
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
+if TYPE_CHECKING:
+    from rerank.evaluation.compare import Comparison
+
 
 @Parameter(name="*")
 @dataclass(frozen=True)
@@ -18,7 +22,11 @@ class EvalOptions:
     """The judgments, the folds, the measures, the tests and the format of the table."""
 
     qrels: Path | None = None
-    """The file of judgments [default: the qrels.txt near the runs]."""
+    """The file of judgments [default: the qrels.txt near the runs, or the judgments of the pipeline's collection]."""
+    queries: Path | None = None
+    """For a pipeline: a file of queries to rank [default: those of its collection]."""
+    judged_queries_only: Annotated[bool, Parameter(negative=(), show_default=False)] = False
+    """Leave out the judged queries that a run lacks, as trec_eval does without -c [default: they count 0]."""
     folds: Path | None = None
     """The folds to average over [default: the folds.json near the runs]."""
     fold: str | None = None
@@ -42,20 +50,20 @@ class EvalOptions:
 def evaluate(*runs: Path, options: EvalOptions = EvalOptions()) -> None:
     """Evaluate and compare runs: means, standard errors, significance tests.
 
-    If the runs are in runs/<collection>, its judgments and folds are used.
+    If the runs are in runs/<collection>, its judgments and folds are used. A fitted pipeline ranks the queries first,
+    and is compared with its first stage.
 
     Parameters
     ----------
     runs
-        TREC run files, .gz or not. Files that differ only in the number of a fold are one run.
+        TREC run files, .gz or not, or one folder of a fitted pipeline. Files that differ only in the number of a fold
+        are one run.
     """
     form = options.format or ("csv" if options.per_query else "text")
     if options.per_query and form not in ("csv", "json"):
         raise UserError(f"--per-query: expected --format csv or json, got {form}")
-    from rerank.experiments.runs.run_files import compare_files
-
     comparison = replace(
-        compare_files(runs, options.qrels, options.folds, options.fold, options.measures),
+        _compared(runs, options),
         baseline=options.baseline,
         test=options.test,
         correction=options.correction,
@@ -69,3 +77,23 @@ def evaluate(*runs: Path, options: EvalOptions = EvalOptions()) -> None:
     else:
         text = render(comparison.table(options.details), form)
     print(text.removesuffix("\n"))
+
+
+def _compared(runs: Sequence[Path], options: EvalOptions) -> "Comparison":
+    """The comparison of run files, or of the stages of a pipeline."""
+    if len(runs) == 1 and runs[0].is_dir():
+        from rerank.pipelines.folder import is_pipeline
+
+        if is_pipeline(runs[0]):
+            from rerank.pipelines.new_queries import compare_with_first_stage
+
+            for flag, value in (("--folds", options.folds), ("--fold", options.fold)):
+                if value is not None:
+                    raise UserError(f"{flag} {value}: {runs[0]} is a pipeline, which ranks all queries; leave it out")
+            return compare_with_first_stage(runs[0], options.queries, options.qrels, options.measures)
+    if options.queries:
+        raise UserError(f"--queries {options.queries}: run files need no texts; expected the folder of a pipeline")
+    from rerank.experiments.runs.run_files import compare_files
+
+    only_judged = options.judged_queries_only
+    return compare_files(runs, options.qrels, options.folds, options.fold, options.measures, only_judged)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from rerank.cli.arguments import NamedCollection
+from rerank.cli.arguments import QUERIES, READING, NamedCollection
 from rerank.config import EncoderSettings, FirstStageSettings, OutputSettings
 from rerank.config.flags import Flags, only
 from rerank.config.settings import often
@@ -26,9 +26,9 @@ class Measured(FirstStageSettings):
 class ExportFlags(Flags):
     """The settings of a graph, and of the measurement of int8."""
 
-    collection: Annotated[NamedCollection, only("collection", "source", "queries", "language")] = NamedCollection()
+    collection: Annotated[NamedCollection, only("collection", *QUERIES)] = NamedCollection()
     first_stage: Annotated[Measured, only("first_stage", "index", "depth", "k1", "b", "threads")] = Measured()
-    encoder: Annotated[EncoderSettings, only("encoder", "max_doc_tokens", "pooling", "template")] = EncoderSettings()
+    encoder: Annotated[EncoderSettings, only("encoder", *READING)] = EncoderSettings()
     output: Annotated[OutputSettings, only("output", "folder")] = OutputSettings()
 
 

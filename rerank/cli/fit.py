@@ -23,8 +23,12 @@ class FitOptions:
     """The bi-encoder of the stages: a hub name or a folder; none: only BM25."""
     cross_encoder: Annotated[PathText, Parameter(show_default=False)] = ""
     """A cross-encoder that re-ranks, fine-tuned in each fold: a hub name or a folder."""
+    sparse_encoder: Annotated[PathText, Parameter(show_default=False)] = ""
+    """A sparse encoder that retrieves too, such as SPLADE: a hub name or a folder."""
     pipeline: OptionalPath = None
     """A TOML file with the stages to try [default: the default stages]."""
+    without: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=(), show_default=False)] = ()
+    """Stages to leave out, such as similar adapter."""
     measure: str = "nDCG@20"
     """The measure that stages are compared by."""
     out: OptionalPath = None
@@ -41,7 +45,7 @@ class FitOptions:
 class FitFlags(Flags):
     """The settings that all stages share."""
 
-    collection: Annotated[CollectionSettings, only("collection", "language")] = CollectionSettings()
+    collection: Annotated[CollectionSettings, only("collection", "query_field", "language")] = CollectionSettings()
     first_stage: Annotated[FirstStageSettings, only("first_stage", "index", "threads")] = FirstStageSettings()
     training: Annotated[TrainingSettings, only("training", "device", "precision", "seed")] = TrainingSettings()
     output: Annotated[OutputSettings, only("output", "folder")] = OutputSettings()
@@ -57,6 +61,7 @@ def fit(collection: PathText, *, options: FitOptions = FitOptions(), flags: FitF
     """
     config = flags.config()
     check_path("--cross-encoder", options.cross_encoder)
+    check_path("--sparse-encoder", options.sparse_encoder)
     from rerank.pipelines.evidence_table import limits
     from rerank.pipelines.fit import fit as fit_pipeline
     from rerank.pipelines.pipeline import Pipeline
@@ -67,13 +72,16 @@ def fit(collection: PathText, *, options: FitOptions = FitOptions(), flags: FitF
         Pipeline.read(options.pipeline) if options.pipeline else None,
         encoder=options.encoder,
         cross_encoder=options.cross_encoder,
+        sparse_encoder=options.sparse_encoder,
         out=options.out,
         measure=options.measure,
         portable=options.portable,
         budget=milliseconds(options.budget),
         engine=options.on,
+        without=options.without,
     )
-    evidence = pipeline.evidence
+    evidence, folder = pipeline.evidence, pipeline.fitted.folder
     print_result(f"{evidence}\n")
-    print_result(pipeline.fitted.folder)
+    print_result(folder)
+    log.info(f'next: rerank search {folder} "your query"; rerank report {folder}; rerank serve {folder}')
     log.info(limits(evidence.record))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.arguments import Model, NamedCollection, RankingFlags
+from rerank.cli.arguments import QUERIES, Model, NamedCollection, RankingFlags
 from rerank.config import FirstStageSettings, TrainingSettings
 from rerank.config.flags import only
 from rerank.utils.cluster import LOCAL, Engine
@@ -20,7 +20,7 @@ from rerank.utils.progress import print_result
 class ScoreFlags(RankingFlags):
     """The settings of a command that ranks many queries."""
 
-    collection: Annotated[NamedCollection, only("collection", "source", "queries", "language")] = NamedCollection()
+    collection: Annotated[NamedCollection, only("collection", *QUERIES)] = NamedCollection()
     first_stage: Annotated[FirstStageSettings, only("first_stage", "index", "k1", "b", "threads")] = (
         FirstStageSettings()
     )
@@ -50,7 +50,7 @@ def score(
     options: ScoreOptions = ScoreOptions(),
     flags: ScoreFlags = ScoreFlags(),
 ) -> None:
-    """Ranks queries with a fitted pipeline, or re-ranks a run with a cross-encoder.
+    """Ranks queries with a fitted pipeline, re-ranks a run with a cross-encoder, or scores a file of feature vectors.
 
     Parameters
     ----------
@@ -72,6 +72,17 @@ def score(
         from rerank.pipelines.score import score_queries
 
         print_result(score_queries(config, Path(model), out))
+        return
+    from rerank.models.feature_mlp import is_feature_mlp
+
+    if is_feature_mlp(Path(model)):
+        for what, given in ((run, run), ("--parts", parts), (f"--on {on}", on != LOCAL), ("--depth", depth)):
+            if given:
+                effect = "has no effect with a model of feature vectors, which scores all documents of a file"
+                raise UserError(f"{what}: {effect}; leave it out")
+        from rerank.experiments.score_features import score_feature_file
+
+        print_result(score_feature_file(config, Path(model), out))
         return
     from rerank.experiments.score import expect_scorable, rescore
     from rerank.experiments.scorer import recorded_depth

@@ -12,10 +12,12 @@ SWEEPS = CONFIGS / "sweeps"
 
 def check_files(config: Config) -> None:
     """Raises UserError for a setting that names a missing file or folder, or an output folder that is a file."""
-    files = (config.first_stage.run, config.collection.queries, config.training.lists)
-    for flag, file in zip(("--first-stage.run", "--collection.queries", "--training.lists"), files, strict=True):
-        if file:
-            check_file(flag, file)
+    if config.first_stage.run:
+        check_file("--first-stage.run", config.first_stage.run)
+    if config.collection.queries:
+        check_file("--collection.queries", config.collection.queries)
+    if (lists := config.training.lists) and not Path(lists).exists():
+        raise UserError(f"--training.lists {lists}: no such file, nor folder of a data set")
     check_path("--collection", config.collection.source)
     check_path("--first-stage.index", config.first_stage.index)
     check_path("--encoder", config.encoder.name)

@@ -4,12 +4,13 @@ Each setting is declared once: its type, its default, its bounds, and its help t
 reads the flags from these classes, a TOML file has the same names, and `validate` checks the same bounds.
 """
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Annotated, Literal, get_type_hints
 
 from cyclopts import Group, Parameter, default_name_transform
 
 from rerank.config.losses import typed
+from rerank.utils.errors import UserError
 from rerank.utils.parameters import Count, CountOrAuto, PathText, Pattern, TemplateText, Whole, at_least, between, keyed
 from rerank.utils.registry import Setting
 
@@ -24,6 +25,7 @@ NAME = Pattern(
     f"letters, digits and . = + - _ only, and none of {', '.join(RESERVED)}",
     longest=200,
 )
+FIELDS = Pattern(r"([\w-]+(\+[\w-]+)*)?", "names of fields, joined by +")
 Precision = Literal["auto", "float32", "bf16", "fp16"]
 DEVICE = Pattern(r"auto|cpu|cuda(:\d+)?|mps", "auto, cpu, cuda, cuda:N or mps")
 
@@ -56,8 +58,15 @@ class CollectionSettings:
     """Cross-validation folds, if the collection has neither official ones nor a published split."""
     queries: Annotated[PathText, often("--queries")] = ""
     """A file of queries, TSV (id, tab, text) or JSONL, instead of the collection's queries."""
+    query_field: Annotated[str, Parameter(validator=FIELDS)] = ""
+    """The field of a query that is its text, such as title, description or title+description; default: the title."""
     language: str = "en"
     """Language of documents and queries for BM25: de, fr, zh, …, or standard (no stemming)."""
+
+    @property
+    def query_fields(self) -> list[str]:
+        """The names in `query_field`."""
+        return self.query_field.split("+") if self.query_field else []
 
 
 @section("first_stage", 3)
@@ -88,6 +97,10 @@ class EncoderSettings:
     """A Hugging Face encoder or cross-encoder: a hub name or a folder."""
     max_doc_tokens: Annotated[Whole, at_least(1)] = 800
     """Tokens of a document; the rest is cut off."""
+    passage_tokens: Annotated[Whole, at_least(0)] = 0
+    """Tokens of a passage of a document, such as 225; 0: as few equal passages as fit the encoder."""
+    passage_overlap: Annotated[Whole, at_least(0)] = 0
+    """Tokens that a passage shares with the next one; less than passage-tokens."""
     pooling: str = "mean"
     """How passage scores become a document score: first, max, mean, softmax, sum, or a registered pooling."""
     template: TemplateText = ""
@@ -105,6 +118,8 @@ class NetworkSettings:
 
     hidden: Annotated[Whole, at_least(1)] = 1024
     """Hidden units."""
+    dropout: Annotated[float, between(0, 0.9)] = 0.0
+    """Share of the hidden units that are dropped at random in training."""
     transform: Literal["none", "log1p"] = "none"
     """Of the features: none, or sign(x) log(1 + |x|) for features on raw scales."""
 
@@ -208,6 +223,9 @@ class Config:
     'my-collection'
     >>> Config(training=TrainingSettings(epochs=3)).training.epochs
     3
+    >>> Config(training={"epochs": 3})
+    Traceback (most recent call last):
+    rerank.utils.errors.UserError: Config: training: expected TrainingSettings(…), got {'epochs': 3}
     """
 
     collection: CollectionSettings = field(default_factory=CollectionSettings)
@@ -227,3 +245,11 @@ class Config:
         for name, kind in (("collection", CollectionSettings), ("encoder", EncoderSettings), ("loss", LossSettings)):
             if isinstance(main := getattr(self, name), str):
                 object.__setattr__(self, name, kind(main))
+        for field_of in fields(self):
+            given, kind = getattr(self, field_of.name), SECTIONS[field_of.name]
+            if not isinstance(given, kind):
+                raise UserError(f"Config: {field_of.name}: expected {kind.__name__}(…), got {given!r}")
+
+
+SECTIONS = get_type_hints(Config)
+"""Section -> its class."""

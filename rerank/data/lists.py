@@ -1,16 +1,14 @@
 """Training lists from a file: queries and documents by id or by text, with judgments or a teacher's scores."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from rerank.data.text_lines import read_objects
+from rerank.data.records import pair_of, read_records, source_hash, text_id
 from rerank.data.types import FLOAT32_MAX, Candidates
 from rerank.utils.errors import UserError
-from rerank.utils.files import file_hash
 from rerank.utils.json_files import check_shape, shown
 
 LIST_LINE = '{"query_id" or "query": …, "doc_ids" or "documents": […], "labels": […]}'
@@ -53,11 +51,11 @@ class TrainingLists:
 
     def texts(self) -> Iterator[str]:
         """Yields the distinct documents given by text, in the order of their ids; UserError if the file has changed."""
-        if not self.path.is_file() or file_hash(self.path) != self.sha256:
+        if source_hash(self.path) != self.sha256:
             raise UserError(f"{self.path}: has changed since it was read; run the same command again")
         seen = set()
-        for _, _, record in read_objects(self.path, LIST_LINE):
-            for text in check_shape(record, ListLine).get("documents", ()):
+        for place, record in read_records(self.path, LIST_LINE):
+            for text in check_shape(_as_list(record, place), ListLine).get("documents", ()):
                 if (doc_id := id_of_text(text)) not in seen:
                     seen.add(doc_id)
                     yield text
@@ -66,19 +64,20 @@ class TrainingLists:
 def read_training_lists(
     path: Path, queries: Mapping[str, str], labels: Labels, highest: int = 2**24, advice: str = "take lower grades"
 ) -> TrainingLists:
-    """Reads a file of training lists, one JSON object per line in the form LIST_LINE.
+    """Reads a file of training lists, one JSON object per line in the form LIST_LINE, or triples (PAIR_LINE).
 
-    A line has the query by id or by text, the documents by ids or by texts, and a label for each document: a judgment
-    from 0 to `highest`, or a teacher's score, any finite float32. Other keys and empty lines are ignored. `queries` are
-    the collection's queries, query_id -> text; `advice` ends the message about a higher judgment. Raises UserError if
-    the file cannot be read or has no list. Raises UserError with file and line for a malformed line, fewer than two
-    documents, a repeated document, a label out of range, and an unknown query.
+    `path` may be a Hugging Face data set folder too. A line has the query by id or by text, the documents by ids or by
+    texts, and a label for each document: a judgment from 0 to `highest`, or a teacher's score, any finite float32.
+    Other keys and empty lines are ignored. `queries` are the collection's queries, query_id -> text; `advice` ends the
+    message about a higher judgment. Raises UserError if the file cannot be read or has no list. Raises UserError with
+    file and line for a malformed line, fewer than two documents, a repeated document, a label out of range, and an
+    unknown query.
     """
-    sha256 = file_hash(path) if path.is_file() else ""  # before reading, so `texts` notices a change
+    sha256 = source_hash(path)  # before reading, so `texts` notices a change
     lists, by_text = list[Candidates](), dict[str, str]()
-    for place, _, record in read_objects(path, LIST_LINE):
+    for place, record in read_records(path, LIST_LINE):
         try:
-            found = _read_list(record, queries, labels, by_text)
+            found = _read_list(_as_list(record, place), queries, labels, by_text)
             if labels == "judgments" and max(found.labels) > highest:
                 raise ValueError(f"grade {max(found.labels):g}: {advice}")
             lists.append(found)
@@ -95,7 +94,16 @@ def id_of_text(text: str) -> str:
     >>> id_of_text("wing flutter")
     'text 115163ad8b8708395c8adb0392035bdc'
     """
-    return OF_TEXT + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return OF_TEXT + text_id(text)
+
+
+def _as_list(record: dict[str, object], place: str) -> dict[str, object]:
+    """The record in the form LIST_LINE; a triple is a list of its positive text, with label 1, and its negatives."""
+    pair = pair_of(record, place)
+    if pair is None:
+        return record
+    documents = [pair.positive, *pair.negatives]
+    return {"query": pair.query, "documents": documents, "labels": [1.0] + [0.0] * len(pair.negatives)}
 
 
 def _read_list(

@@ -1,10 +1,13 @@
-"""Splits a document into as few passages as fit, of equal length to within one token, and finds their positions."""
+"""Cuts documents into passages, of equal length or overlapping, and finds their positions in the text."""
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+
+from rerank.utils.errors import UserError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -12,15 +15,52 @@ if TYPE_CHECKING:
 Number = TypeVar("Number", int, np.ndarray)
 
 
-def count_passages(lengths: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """The fewest passages of at most `limits` tokens for documents of `lengths` tokens."""
-    counts: np.ndarray = np.maximum(1, -(-lengths // limits))
-    return counts
+@dataclass(frozen=True)
+class Cut:
+    """How a document is cut into passages.
+
+    tokens: tokens of a passage; 0: as few passages as fit, of equal length to within one token (MacAvaney et al. 2019,
+        CEDR, which the paper follows).
+    overlap: tokens that a passage shares with the next one, fewer than `tokens` (Dai and Callan 2019, MaxP).
+
+    >>> cut = Cut(tokens=4, overlap=1)
+    >>> passages = cut.count(np.array([9]), np.array([4]))
+    >>> [cut.bounds(9, 3, number) for number in range(*passages)]
+    [(0, 4), (3, 7), (6, 9)]
+    """
+
+    tokens: int = 0
+    overlap: int = 0
+
+    def __post_init__(self) -> None:
+        if self.overlap and self.overlap >= self.tokens:
+            raise UserError(
+                f"--encoder.passage-overlap {self.overlap}: expected less than --encoder.passage-tokens, which is "
+                f"{self.tokens}"
+            )
+
+    def count(self, lengths: np.ndarray, limits: np.ndarray) -> np.ndarray:
+        """The passages of documents of `lengths` tokens; equal ones have at most `limits` tokens."""
+        if self.tokens:
+            step = self.tokens - self.overlap
+            return 1 + -(-(lengths - self.tokens).clip(min=0) // step)
+        counts: np.ndarray = np.maximum(1, -(-lengths // limits))
+        return counts
+
+    def bounds(self, length: Number, passages: Number, number: Number) -> tuple[Number, Number]:
+        """The first token of passage `number` (from 0) and the token after its last one; integers or arrays."""
+        if self.tokens:
+            begin = number * (self.tokens - self.overlap)
+            return begin, length - (length - begin - self.tokens) * (length - begin > self.tokens)
+        return number * length // passages, (number + 1) * length // passages
+
+    def longest(self, lengths: np.ndarray, passages: np.ndarray) -> np.ndarray:
+        """The tokens of the longest passage of each document."""
+        longest: np.ndarray = lengths.clip(max=self.tokens) if self.tokens else -(-lengths // passages)
+        return longest
 
 
-def passage_bounds(length: Number, passages: Number, number: Number) -> tuple[Number, Number]:
-    """The first token of passage `number` (from 0) and the token after its last one; integers or arrays."""
-    return number * length // passages, (number + 1) * length // passages
+EVEN = Cut()
 
 
 def open_offset_tokenizer(json: str) -> "Tokenizer":
@@ -34,15 +74,21 @@ def open_offset_tokenizer(json: str) -> "Tokenizer":
 
 
 def passage_span(
-    text: str, number: int, passages: int, tokenizer: "Tokenizer", max_doc_tokens: int, lead: str = ""
+    text: str,
+    number: int,
+    passages: int,
+    tokenizer: "Tokenizer",
+    max_doc_tokens: int,
+    lead: str = "",
+    cut: Cut = EVEN,
 ) -> tuple[int, int]:
     """Begin and end, in characters of the text, of passage `number` (from 0) of `passages`.
 
-    The text is split as in training: into equal numbers of tokens, after truncation. `lead` is the text of a template
-    before a document, which is tokenised with the text. A text without tokens gives (0, 0).
+    The text is cut as in training, after truncation. `lead` is the text of a template before a document, which is
+    tokenised with the text. A text without tokens gives (0, 0).
     """
     offsets = tokenizer.encode(lead + text, add_special_tokens=False).offsets[:max_doc_tokens]
-    begin, end = passage_bounds(len(offsets), passages, number)
+    begin, end = cut.bounds(len(offsets), passages, number)
     if begin == end:
         return 0, 0
     return max(0, offsets[begin][0] - len(lead)), max(0, offsets[end - 1][1] - len(lead))

@@ -4,7 +4,7 @@ import codecs
 import contextlib
 import gzip
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from io import BufferedIOBase
 from pathlib import Path
 from typing import BinaryIO
@@ -135,11 +135,12 @@ def size_of(path: str | Path) -> int:
     return Path(path).stat().st_size if Path(path).is_file() else 0
 
 
-def read_queries(path: str | Path, id_key: str = "_id", text_key: str = "text") -> dict[str, str]:
+def read_queries(path: str | Path, id_key: str = "_id", fields: Sequence[str] = ()) -> dict[str, str]:
     """Reads query_id -> text from a file, gzipped or not, in the file's order.
 
-    If the first character is {, each line is a JSON object with these keys, as in BEIR's queries.jsonl. Otherwise each
-    line has an id, a tab and a text. Empty lines are skipped. Raises UserError with file and line for a malformed line
+    If the first character is {, each line is a JSON object with the id under `id_key`, as in BEIR's queries.jsonl; the
+    text is under "text", or under the keys `fields`, joined by a space. Otherwise each line has an id, a tab and a
+    text, and no fields. Empty lines are skipped. Raises UserError with file and line for a malformed line
     and for an id that is empty, has white space or occurs twice. Raises UserError for a file that is missing, damaged
     or without queries.
     """
@@ -149,7 +150,13 @@ def read_queries(path: str | Path, id_key: str = "_id", text_key: str = "text") 
         is_json = line.lstrip().startswith(b"{") if is_json is None else is_json
         if is_json:
             record = parse_object(line, place, "a JSON object on one line")
-            query_id, text = (text_under(record, key, place) for key in (id_key, text_key))
+            query_id = text_under(record, id_key, place)
+            text = " ".join(filter(None, (text_under(record, key, place) for key in fields or ["text"])))
+        elif fields:
+            raise UserError(
+                f"{place}: --collection.query-field {'+'.join(fields)}: expected a JSON object with these keys on each "
+                "line, got lines of an id, a tab and a text"
+            )
         else:
             try:
                 query_id, tab, text = line.decode().removesuffix("\n").removesuffix("\r").partition("\t")

@@ -10,7 +10,7 @@ from rerank.data.folds import draw_queries, final_fold, make_folds, read_folds, 
 from rerank.data.letor.layouts import is_feature_source
 from rerank.data.trec import write_qrels
 from rerank.data.types import FINAL, Fold
-from rerank.experiments.runs.layout import DEFAULT, CollectionFolder
+from rerank.experiments.runs.layout import CollectionFolder
 from rerank.models.hub import Recorded
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
@@ -18,6 +18,8 @@ from rerank.utils.progress import log
 
 QUERIES_LOOKED_UP = 1000
 """Judged queries whose documents are looked up, at most."""
+INHERITED = ("language", "query_field")
+"""The settings that a checkpoint records with its collection, and that a command on it takes over."""
 DOCUMENTS_LOOKED_UP = 10
 """Judged documents of a query that are looked up, at most."""
 
@@ -63,14 +65,18 @@ def _spread(values: Sequence[str], count: int) -> Sequence[str]:
     return values[:: -(-len(values) // count) or 1]
 
 
+def collection_of(settings: CollectionSettings) -> Collection:
+    """Opens the collection that the settings name; raises UserError if no reader opens it."""
+    return open_collection(settings.source, settings.queries, settings.query_fields)
+
+
 def recorded(settings: CollectionSettings) -> dict[str, str]:
-    """The facts of the collection that a checkpoint records: its source, and its language if it is not the default."""
-    language = {} if settings.language == DEFAULT.language else {"language": settings.language}
-    return {"collection": settings.source} | language
+    """The facts of the collection that a checkpoint records: its source, and the other settings if not the defaults."""
+    return {"collection": settings.source} | _other_than_default(settings)
 
 
 def as_trained(settings: CollectionSettings, checkpoint: str, saved: Recorded) -> CollectionSettings:
-    """The settings; if they name no source, with the collection and the language that a checkpoint was trained on.
+    """The settings; if they name no source, with the collection that a checkpoint was trained on, in its language.
 
     Raises UserError if the checkpoint's config, `saved`, records none, or if the collection cannot be opened.
     """
@@ -86,8 +92,16 @@ def as_trained(settings: CollectionSettings, checkpoint: str, saved: Recorded) -
         raise UserError(
             f"{checkpoint}: {trained_on} cannot be opened: {error}; name another one with --collection"
         ) from error
-    language = settings.language if settings.language != DEFAULT.language else saved.get("language", DEFAULT.language)
-    return replace(settings, source=source, language=language)
+    given = _other_than_default(settings)
+    language = given.get("language", saved.get("language", settings.language))
+    field = "" if settings.queries else saved.get("query_field", "")  # a file has fields of its own
+    return replace(settings, source=source, language=language, query_field=given.get("query_field", field))
+
+
+def _other_than_default(settings: CollectionSettings) -> dict[str, str]:
+    default = CollectionSettings()
+    values = {key: getattr(settings, key) for key in INHERITED}
+    return {key: value for key, value in values.items() if value != getattr(default, key)}
 
 
 def folds_of(config: Config, collection: Collection) -> list[Fold]:

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 
 from rerank.config import Config
-from rerank.data.collections import open_collection
 from rerank.data.trec import ranked
 from rerank.data.types import Judgments, Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.significance import mean_and_error
-from rerank.experiments.collection import as_trained, folder_of
+from rerank.experiments.collection import as_trained, collection_of, folder_of
 from rerank.experiments.first_stage import find_index, with_texts
+from rerank.experiments.text_task import cut_of
 from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export.folder import write_export
@@ -91,7 +91,8 @@ def export_checkpoint(config: Config, checkpoint: str, folder: Path, form: str, 
     check_packages(form, int8)
     encoder_folder(checkpoint)  # refuses an exported graph
     settings = config.encoder
-    trained = open_trained_cross_encoder(checkpoint, settings.pooling, settings.max_doc_tokens, settings.template)
+    cut = cut_of(settings)
+    trained = open_trained_cross_encoder(checkpoint, settings.pooling, settings.max_doc_tokens, settings.template, cut)
     assert isinstance(trained, CrossEncoder)  # no graph
     model = Reranker(TextScorer(trained, torch.device("cpu"), "float32"), checkpoint)
     sample = _sample(config, model) if int8 else None  # before the export, which takes minutes
@@ -112,7 +113,7 @@ def _sample(config: Config, model: Reranker) -> Sample | None:
     named = config.collection.source
     try:
         settings = as_trained(config.collection, model.name, model.model.settings)
-        collection = open_collection(settings.source, settings.queries)
+        collection = collection_of(settings)
         queries = collection.queries
     except UserError as error:
         if named:

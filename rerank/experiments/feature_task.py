@@ -13,12 +13,12 @@ from rerank.batches.batch import Batch
 from rerank.batches.features import FeatureList, make_feature_batch
 from rerank.batches.sampling import epoch_queries
 from rerank.config import Config, validate
-from rerank.data.folds import fold_seed, read_folds, write_folds
+from rerank.data.folds import final_fold, fold_seed, read_folds, write_folds
 from rerank.data.letor.layouts import fold_names, open_fold
 from rerank.data.letor.store import FeatureSet, Store
 from rerank.data.runs import read_qrels
 from rerank.data.trec import write_qrels
-from rerank.data.types import Fold, Qrels, Run
+from rerank.data.types import FINAL, Fold, Qrels, Run
 from rerank.experiments.grades import check_labels
 from rerank.experiments.runs.layout import CollectionFolder
 from rerank.losses.shifts import changes_with_a_shift
@@ -49,13 +49,17 @@ class FeatureDataset:
     def model(self) -> str:
         network = self.config.network
         transform = f", transform {network.transform}" if network.transform != "none" else ""
-        return f"a network of {network.hidden} hidden units{transform}"
+        dropout = f", dropout {network.dropout:g}" if network.dropout else ""
+        return f"a network of {network.hidden} hidden units{transform}{dropout}"
 
     def write_references(self) -> None:
         """Writes the judgments and the open folds for evaluation.
 
-        Raises UserError if the folder has experiments with other feature files or folds.
+        A final model has no test queries, so it writes none. Raises UserError if the folder has experiments with other
+        feature files or folds.
         """
+        if FINAL in self.sets:
+            return
         folder, path = self.folder, self.folder.feature_hashes
         remedy = "take another --output.folder, or remove this one"
         hashes = {
@@ -86,7 +90,7 @@ class FeatureDataset:
 
 
 def open_features(config: Config, fold_name: str) -> FeatureDataset:
-    """Opens one fold, or "all"; feature files are parsed once.
+    """Opens one fold, "all", or "final", the fold of all queries; feature files are parsed once.
 
     Raises UserError for a fold that does not exist, and, with file and line, for malformed files.
     """
@@ -98,14 +102,17 @@ def open_features(config: Config, fold_name: str) -> FeatureDataset:
             "--lists.non-relevant all, as in configs/mq2008.toml"
         )
     names = fold_names(source, folds)
-    if fold_name not in (*names, "all"):
-        raise UserError(f"fold {fold_name}: no such fold; expected {', '.join(names)} or all")
+    if fold_name not in (*names, "all", FINAL):
+        raise UserError(f"fold {fold_name}: no such fold; expected {', '.join(names)}, all or {FINAL}")
     collection = Path(source).resolve().name.removesuffix(".gz").removesuffix(".txt")
     folder = CollectionFolder(Path(config.output.folder) / collection)
     opened = [name for name in names if fold_name in ("all", name)]
     sets = {name: open_fold(source, name, folds, folder.features) for name in opened}
+    if fold_name == FINAL:  # every fold has all queries
+        _, store = open_fold(source, names[0], folds, folder.features)
+        sets = {FINAL: (final_fold(store.features.query_ids, config.training.seed), store)}
     for name, (_, store) in sets.items():
-        check_labels(config.loss, source, name, store.features)
+        check_labels(config.loss, source, names[0] if name == FINAL else name, store.features)
     return FeatureDataset(config, folder, names, sets)
 
 
@@ -138,7 +145,7 @@ class FeatureTask:
             )
         self.sets: dict[Split, FeatureSet] = {"train": train, "valid": valid, "test": test}
         network, width = dataset.config.network, train.features.shape[1]
-        model = FeatureMLP(width, network.hidden, self.training.seed, network.transform)
+        model = FeatureMLP(width, network.hidden, self.training.seed, network.transform, network.dropout)
         if not changes_with_a_shift(open_loss(dataset.config.loss)):  # the gradient of a shift would be rounding error
             model.output.bias.requires_grad_(False)
             model.hidden_norm.bias.requires_grad_(False)

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypedDict
 
-from rerank.config import Config, validate
-from rerank.config.languages import ENGLISH
-from rerank.data.collections import Collection, open_collection, queries_to_search, queries_to_train
+from rerank.config import CollectionSettings, Config, FirstStageSettings, validate
+from rerank.data.collections import Collection, queries_to_search, queries_to_train
 from rerank.data.types import FINAL
 from rerank.experiments.collection import (
+    collection_of,
     expect_same_folds,
     expect_text,
     fold_names_of,
@@ -22,9 +23,9 @@ from rerank.retrieval.java import java_version
 from rerank.retrieval.lucene_index import choose_index, with_indexed_texts
 from rerank.utils.errors import UserError
 from rerank.utils.files import kept_hash, short_hash, write_text
-from rerank.utils.integrity import Record, changes
-from rerank.utils.json_files import check_shape, read_json
-from rerank.utils.locks import make_once
+from rerank.utils.integrity import Facts, changes
+from rerank.utils.json_files import read_json
+from rerank.utils.locks import locked
 from rerank.utils.parallel import count_cores
 from rerank.utils.progress import log
 
@@ -36,7 +37,7 @@ def open_checked(config: Config, fold_name: str = "all", judged: bool = False) -
     """
     validate(config)
     expect_text(config.collection.source)
-    collection = open_collection(config.collection.source, config.collection.queries)
+    collection = collection_of(config.collection)
     if judged:
         collection.origin.expect_judgments()
         queries_to_train(collection)  # checked first: a file of queries may lack queries of the folds
@@ -58,7 +59,7 @@ def retrieve(config: Config) -> Path:
     """
     if config.collection.queries:
         expect_text(config.collection.source)
-        collection = open_collection(config.collection.source, config.collection.queries)
+        collection = collection_of(config.collection)
         return first_stage_run(config, collection, folder_of(config, collection))
     collection = open_checked(config)
     run = first_stage_run(config, collection, folder_of(config, collection), queries_in_use(config, collection))
@@ -80,8 +81,7 @@ def first_stage_run(
 ) -> Path:
     """The run to re-rank: the one that the settings name, or BM25's, which is retrieved once.
 
-    BM25 searches the queries of `queries_to_search`, or those `in_use` if they are not all of `queries_to_train`. The
-    name of the run has a hash of the queries if they are `in_use` or from a file.
+    BM25 searches the queries of `queries_to_search`, or those `in_use` if they are not all of `queries_to_train`.
     """
     settings, language = config.first_stage, config.collection.language
     if settings.run:
@@ -91,16 +91,21 @@ def first_stage_run(
         raise UserError(
             f"{source}: has no query to search; expected at least one, or --collection.queries, a file of them"
         )
-    name, drawn = short_hash(*queries.items())[:8], ""
+    asked, drawn = short_hash(*queries.items())[:8], ""
     if in_use is not None and len(in_use) != len(queries_to_train(collection)):
         queries = dict(in_use)
         drawn = short_hash(*queries.items())[:8]
-    file = folder.bm25_run(settings, config.collection, name, drawn)
-    origin = file.with_suffix(".json")
-    searched = {"documents": collection.fingerprint, "queries": short_hash(*queries.items())}
-    searched |= {} if language == ENGLISH else {"language": language}
+    if config.collection.queries:
+        asked = f"{Path(config.collection.queries).name.partition('.')[0]}-{asked}".removeprefix("-")
+    acting = _settings_of(settings, config.collection)
+    acting |= {"queries": asked if config.collection.queries else "", "drawn": drawn}
+    searched = {
+        "settings": acting,
+        "documents": collection.fingerprint,
+        "queries": short_hash(*queries.items()),
+    }
 
-    def make() -> None:
+    def make(file: Path) -> None:
         searcher = Searcher(find_index(config, collection, folder), settings.k1, settings.b, language)
         with write_bm25(file, searcher, queries, settings.depth, settings.threads or None) as run:
             if not run.queries:
@@ -108,28 +113,67 @@ def first_stage_run(
                     f"{source}: BM25 finds no document for any of its {len(queries)} queries; expected the queries of "
                     f"{collection.source}, in the language that --collection.language names ({language})"
                 )
-            write_text(origin, json.dumps({**searched, "run": run.facts}))
+            write_text(_record_of(file), json.dumps({**searched, "run": run.facts}))
         log.info(f"BM25 of {run.queries} queries, {run.candidates} candidates: {file}")
 
-    make_once(file, "ranking", make)
+    file = _file_for(folder, acting)
+    if not file.exists():
+        with locked(folder.path, "ranking"):
+            file = _file_for(folder, acting)  # another process may have made bm25.run by now
+            if not file.exists():
+                make(file)
     _check_run(file, searched, collection.source)
     return file
 
 
-def _check_run(file: Path, searched: dict[str, str], source: str) -> None:
+def _record_of(file: Path) -> Path:
+    """The JSON file beside BM25's run: its settings, documents and queries, and its own size and hash."""
+    return file.with_suffix(".json")
+
+
+def _settings_of(settings: FirstStageSettings, collection: CollectionSettings) -> dict[str, str | float]:
+    """The settings that decide BM25's run, without those of the queries that it searches."""
+    ours = {key: getattr(settings, key) for key in ("index", "depth", "k1", "b")}
+    return ours | {"query_field": collection.query_field, "language": collection.language}
+
+
+def _file_for(folder: CollectionFolder, settings: Mapping[str, str | float]) -> Path:
+    """The first run of the collection's own queries is bm25.run; others have what differs from it in their name.
+
+    A run of a file of queries, or of drawn ones, has what differs from the default settings in its name.
+    """
+    first, usual = folder.bm25_run(), settings
+    if settings["queries"] or settings["drawn"]:
+        usual = _settings_of(FirstStageSettings(), CollectionSettings()) | {"queries": "", "drawn": ""}
+    elif first.exists():
+        usual = _read_record(first)["settings"]
+    return folder.bm25_run({key: value for key, value in settings.items() if value != usual.get(key)})
+
+
+class Searched(TypedDict):
+    """The record of BM25's run."""
+
+    settings: dict[str, str | float]
+    documents: str
+    queries: str
+    run: Facts
+
+
+def _read_record(file: Path) -> Searched:
+    """Reads the record of a run; raises UserError if it is missing or damaged."""
+    record: Searched = read_json(_record_of(file), Searched, f"remove it and {file.name} to retrieve again")
+    return record
+
+
+def _check_run(file: Path, searched: Mapping[str, object], source: str) -> None:
     """Raises UserError if the run was retrieved from other documents or queries, or was changed since."""
-    record, remedy = file.with_suffix(".json"), f"remove it and {file.name} to retrieve again"
-    origin = read_json(record, dict[str, object], remedy)
-    try:
-        recorded = check_shape({file.name: origin.pop("run", None)}, Record)
-    except ValueError as error:
-        raise UserError(f"{record}: {error}; {remedy}") from error
-    if origin != searched:
+    record = _read_record(file)
+    if any(record.get(key) != value for key, value in searched.items()):
         raise UserError(
-            f"{file}: retrieved from other documents or queries than those of {source}; remove it to retrieve again, "
-            "or take another --output.folder"
+            f"{file}: retrieved from other documents or queries than those of {source}, or with other settings; remove "
+            "it to retrieve again, or take another --output.folder"
         )
-    if changed := list(changes(file.parent, recorded)):
+    if changed := list(changes(file.parent, {file.name: record["run"]})):
         raise UserError(f"{file.parent}: changed since it was retrieved: {changed[0]}; remove {file} to retrieve again")
 
 

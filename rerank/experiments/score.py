@@ -42,9 +42,9 @@ LEAST_TOKENS = 2**18
 """Least tokens of a part by default, so that small runs have few parts."""
 
 ACTING = {
-    "collection": ("source", "queries", "language"),
+    "collection": ("source", "queries", "query_field", "language"),
     "first_stage": ("run", "index", "depth", "k1", "b"),
-    "encoder": ("max_doc_tokens", "pooling", "template", "first_stage_weight"),
+    "encoder": ("max_doc_tokens", "passage_tokens", "passage_overlap", "pooling", "template", "first_stage_weight"),
     "training": ("device", "precision", "tf32", "max_tokens_per_forward"),
 }
 """The settings that act on a model that scores, by section."""
@@ -196,6 +196,7 @@ def _plan(scoring: Scoring, out: Path, parts: int | None) -> Parts:
         "pooling": scoring.model.pooling,
         "template": scoring.model.template,
         "max_length": scoring.passages.max_length,
+        "cut": [scoring.passages.cut.tokens, scoring.passages.cut.overlap],
         **{key: getattr(settings.training, key) for key in ("precision", "tf32", "max_tokens_per_forward")},
         "name": tag_of(out),
     }

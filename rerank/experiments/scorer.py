@@ -11,14 +11,13 @@ from accelerate import Accelerator
 from rerank.batches.passages import PassageBuilder
 from rerank.config import Config, FirstStageSettings
 from rerank.data.candidates import select_candidates
-from rerank.data.collections import open_collection
 from rerank.data.runs import read_run_arrays
 from rerank.data.types import Candidates, Fold
-from rerank.experiments.collection import as_trained, folder_of
+from rerank.experiments.collection import as_trained, collection_of, folder_of
 from rerank.experiments.first_stage import first_stage_run, with_texts
 from rerank.experiments.runs.layout import FoldFolder
 from rerank.experiments.runs.manifest import read_manifest
-from rerank.experiments.text_task import TextDataset, truncation_summary
+from rerank.experiments.text_task import TextDataset, cut_of, truncation_summary
 from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.compiled import WORTH_COMPILING, compile_layers
 from rerank.models.cross_encoder import CrossEncoder
@@ -76,12 +75,19 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
     If the settings name no collection, the checkpoint's is used; raises UserError if the checkpoint records none.
     """
     training, first_stage, encoder = config.training, config.first_stage, config.encoder
-    model = open_trained_cross_encoder(checkpoint, encoder.pooling, encoder.max_doc_tokens, encoder.template)
+    cut = cut_of(encoder)
+    model = open_trained_cross_encoder(checkpoint, encoder.pooling, encoder.max_doc_tokens, encoder.template, cut)
     with accelerator.main_process_first():
         config = replace(
             config,
             collection=as_trained(config.collection, checkpoint, model.settings),
-            encoder=replace(encoder, max_doc_tokens=model.max_doc_tokens, first_stage_weight=model.first_stage_weight),
+            encoder=replace(
+                encoder,
+                max_doc_tokens=model.max_doc_tokens,
+                passage_tokens=model.cut.tokens,
+                passage_overlap=model.cut.overlap,
+                first_stage_weight=model.first_stage_weight,
+            ),
             first_stage=replace(first_stage, run=str(run) if run else first_stage.run),
         )
         dataset = _run_dataset(config)
@@ -135,7 +141,7 @@ def count_taught(scoring: Scoring) -> int:
 
 def _run_dataset(config: Config) -> TextDataset:
     """The data set of the queries of a run; logs queries without a text, raises UserError if no query has one."""
-    collection = open_collection(config.collection.source, config.collection.queries)
+    collection = collection_of(config.collection)
     folder = folder_of(config, collection)
     run, file = first_stage_run(config, collection, folder), config.collection.queries
     depth, keep_scores = config.first_stage.depth, config.encoder.first_stage_weight > 0

@@ -12,12 +12,13 @@ from rerank.batches.batch import Batch, Packed, make_batch
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.sampling import epoch_lists
 from rerank.batches.templates import check_text_template, open_template
-from rerank.config import Config, TrainingSettings, validate
+from rerank.config import Config, EncoderSettings, TrainingSettings, validate
 from rerank.data.candidates import distinct_doc_ids, select_candidates
 from rerank.data.collections import Collection
 from rerank.data.folds import fold_seed
 from rerank.data.lists import TrainingLists
 from rerank.data.runs import read_run_arrays
+from rerank.data.splitting import Cut
 from rerank.data.tokens import Tokenisation, open_store
 from rerank.data.types import Candidates, Fold, Qrels, Run
 from rerank.evaluation.measures import measure_name
@@ -114,7 +115,7 @@ def open_passages(
     tokenizer, pair = model.tokenizer, open_template(model.tokenizer, model.template)
     tokenisation = Tokenisation(tokenizer, model.max_doc_tokens, pair.document_lead)
     documents = open_store(cache, doc_ids, texts, tokenisation, fingerprint)
-    return PassageBuilder.build(queries, documents, tokenizer, pair, model.max_length)
+    return PassageBuilder.build(queries, documents, tokenizer, pair, model.max_length, model.cut)
 
 
 def open_text(config: Config, fold_name: str) -> TextDataset:
@@ -143,7 +144,7 @@ def open_to_train(config: Config, encoder: str, accelerator: Accelerator) -> tup
     """A cross-encoder on its device, and its token budget; logs how it is placed and why passages are padded."""
     settings, training = config.encoder, config.training
     model = open_cross_encoder(encoder, settings.pooling, training.seed, settings.template, settings.lora_rank)
-    model.max_doc_tokens = settings.max_doc_tokens
+    model.max_doc_tokens, model.cut = settings.max_doc_tokens, cut_of(settings)
     _place(model, training, accelerator)
     if training.gradient_checkpointing:
         model.checkpoint_activations()
@@ -278,8 +279,14 @@ def check_training(config: Config, lists: str = "") -> None:
         )
 
 
+def cut_of(settings: EncoderSettings) -> Cut:
+    """How the settings cut documents into passages; raises UserError for an overlap of whole passages."""
+    return Cut(settings.passage_tokens, settings.passage_overlap)
+
+
 def check_encoder(config: Config) -> None:
-    """Raises UserError for an unknown pooling, a template without its placeholders, and LoRA without peft."""
+    """Raises UserError for an unknown pooling, a wrong overlap or template, and LoRA without peft."""
+    cut_of(config.encoder)
     if (pooling := config.encoder.pooling) not in POOLINGS:
         raise UserError(f"--encoder.pooling {pooling}: no such pooling; {nearest(pooling, POOLINGS)}")
     if config.encoder.template:
@@ -294,5 +301,5 @@ def truncation_summary(passages: PassageBuilder, max_doc_tokens: int) -> str:
     return (
         f"{stats['documents']} candidate documents, {stats['documents_cut']} cut at {max_doc_tokens} tokens "
         f"({stats['tokens_cut'] / max(1, stats['tokens']):.1%} of all tokens), {stats['documents_empty']} empty; "
-        f"{passages.truncated_queries()} of {len(passages.queries)} queries cut at {passages.max_tokens // 2} tokens"
+        f"{passages.truncated_queries()} of {len(passages.queries)} queries cut at {passages.max_query_tokens} tokens"
     )

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from rerank.batches.templates import chat_template
+from rerank.data.splitting import EVEN, Cut
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.encoder import LoadedEncoder, load_encoder
 from rerank.models.export.folder import ExportedCrossEncoder, is_export, open_export
 from rerank.models.heads import Float32Linear, folded, unfolded
-from rerank.models.hub import quiet_transformers
+from rerank.models.hub import quiet_transformers, recorded_cut
 from rerank.models.pooling import expect_pooling
 from rerank.utils.errors import UserError, needed
 from rerank.utils.progress import log
@@ -28,7 +29,7 @@ IDENTITY = "torch.nn.modules.linear.Identity"
 ALPHA_PER_RANK = 2
 """LoRA multiplies the product B A by alpha / rank; this is the ratio, for every rank."""
 
-REPLACED = ("head", "first_stage_weight", "first_stage")
+REPLACED = ("head", "first_stage_weight", "first_stage", "passage_tokens", "passage_overlap")
 """Recorded settings that are not inherited when the model is trained further with other settings."""
 
 
@@ -97,12 +98,12 @@ def _add_lora(model: "PreTrainedModel", rank: int, seed: int) -> None:
 
 
 def open_trained_cross_encoder(
-    name: str, pooling: str, max_doc_tokens: int, template: str = ""
+    name: str, pooling: str, max_doc_tokens: int, template: str = "", cut: Cut = EVEN
 ) -> CrossEncoder | ExportedCrossEncoder:
     """Opens a model for scoring: a checkpoint or an export of ours, or any cross-encoder, by folder or by hub name.
 
-    The pooling, `max_doc_tokens` and template of a checkpoint of ours override the arguments. Raises UserError for an
-    encoder without a trained head, and for a template that differs from the checkpoint's.
+    The pooling, `max_doc_tokens`, template and cut of a checkpoint of ours override the arguments. Raises UserError for
+    an encoder without a trained head, and for a template that differs from the checkpoint's.
     """
     if is_export(name):
         return open_export(name, template)
@@ -125,6 +126,7 @@ def open_trained_cross_encoder(
     model.pooling = settings.get("pooling", pooling)
     expect_pooling(name, model.pooling)
     model.max_doc_tokens = settings.get("max_doc_tokens", max_doc_tokens)
+    model.cut = recorded_cut(settings) if "pooling" in settings else cut
     return model
 
 
@@ -137,6 +139,8 @@ def save_cross_encoder(model: CrossEncoder, folder: Path, settings: Mapping[str,
     """
     config, tokenizer = model.encoder.config, model.tokenizer
     own = {name: getattr(model, name) for name in ("template", "first_stage_weight") if getattr(model, name)}
+    if model.cut.tokens:
+        own |= {"passage_tokens": model.cut.tokens, "passage_overlap": model.cut.overlap}
     settings = {"pooling": model.pooling, "max_doc_tokens": model.max_doc_tokens, **own, **settings}
     kept = {name: value for name, value in model.settings.items() if name not in REPLACED}
     config.rerank = kept | settings

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from rerank.batches.batch import Packed, restore_order
 from rerank.config import EncoderSettings
+from rerank.data.splitting import EVEN
 from rerank.models.encoder import LoadedEncoder
 from rerank.models.encoder_inputs import bucket_by_length, device_offsets, packed, padded
 from rerank.models.gpu import FARTHEST, SMALL, Autocast, has_flash_attention
@@ -26,6 +27,7 @@ class CrossEncoder(nn.Module):
 
     max_length: tokens of a passage.
     max_doc_tokens: tokens kept of a document.
+    cut: how a document is cut into passages.
     template: the text that query and passage are put into; "" for the tokenizer's own format of a pair.
     first_stage_weight: weight of the first-stage score; callers add it.
     padding_reason: why passages are padded; "" if they are packed.
@@ -40,7 +42,7 @@ class CrossEncoder(nn.Module):
         self.pooling = pooling
         self.template = ""
         self.first_stage_weight = 0.0
-        self.max_doc_tokens = EncoderSettings.max_doc_tokens
+        self.max_doc_tokens, self.cut = EncoderSettings.max_doc_tokens, EVEN
         self.tokenizer = loaded.tokenizer
         self.pad_id: int = loaded.tokenizer.pad_token_id
         self.first_position = loaded.first_position

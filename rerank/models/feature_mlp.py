@@ -25,6 +25,9 @@ from rerank.utils.json_files import parse_json
 Transform = Literal["none", "log1p"]
 """The transform of features: none, or sign(x) log(1 + |x|) (Qin et al. 2021), which is not in the paper."""
 
+KIND = "feature_mlp"
+"""The kind of a checkpoint, in its config.json."""
+
 CPU_DOCUMENTS = 128
 """Documents of a chunk on a CPU: 512 KB for each intermediate result of 1024 units. A GPU has one chunk."""
 
@@ -43,15 +46,19 @@ class FeatureConfig(TypedDict):
 class FeatureMLP(nn.Module):
     """The network of Thonet et al. 2021, "Neural model and compared losses", with `hidden` units (1024 in the paper).
 
-    The weights have torch's default initialisation, with `seed`. The transform is applied before the first batch norm.
+    The weights have torch's default initialisation, with `seed`. The transform is applied before the first batch norm,
+    and `dropout`, which the paper does not use, after the second one.
     """
 
     in_float32 = True
     """All its products are computed in float32 (`_head_scores`), whatever the precision of a run."""
 
-    def __init__(self, features: int, hidden: int, seed: int, transform: Transform = "none") -> None:
+    def __init__(
+        self, features: int, hidden: int, seed: int, transform: Transform = "none", dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.features, self.hidden, self.transform = features, hidden, transform
+        self.dropout = nn.Dropout(dropout)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.input_norm = nn.BatchNorm1d(features)
@@ -66,6 +73,8 @@ class FeatureMLP(nn.Module):
                 return self.forward(features)
         if self.transform == "log1p":
             features = features.sign() * features.abs().log1p()
+        if self.training and self.dropout.p:  # the scores are then no linear function of the hidden values
+            return self._with_dropout(features)
         first, layer = self.input_norm, self.hidden_layer
         mean, variance = first.get_buffer("running_mean"), first.get_buffer("running_var")
         normed = F.batch_norm(
@@ -75,15 +84,31 @@ class FeatureMLP(nn.Module):
         weight, bias = layer.weight * first.weight, layer.bias + (layer.weight * first.bias).sum(dim=1)
         return _head_scores(normed, weight, bias, self.hidden_norm, self.output)
 
+    @full_float32()
+    def _with_dropout(self, features: Tensor) -> Tensor:
+        with torch.autocast(features.device.type, enabled=False):
+            hidden = torch.relu(self.hidden_layer(self.input_norm(features.to(self.output.weight.dtype))))
+            scores: Tensor = self.output(self.dropout(self.hidden_norm(hidden)))[:, 0]
+        return scores
+
 
 def save_feature_mlp(model: FeatureMLP, folder: Path) -> None:
     """Writes model.safetensors and config.json into a new folder."""
     folder.mkdir()
     save_file(model.state_dict(), folder / "model.safetensors")
-    settings = {"kind": "feature_mlp", "features": model.features, "hidden": model.hidden}
+    settings = {"kind": KIND, "features": model.features, "hidden": model.hidden}
     if model.transform != "none":
         settings["transform"] = model.transform
     (folder / "config.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+
+
+def is_feature_mlp(folder: Path) -> bool:
+    """Whether a folder has a model that `save_feature_mlp` wrote."""
+    try:
+        settings = parse_json(read_regular(folder / "config.json"), dict[str, object])
+    except (OSError, ValueError, UserError):
+        return False
+    return settings.get("kind") == KIND
 
 
 def open_feature_mlp(folder: Path) -> FeatureMLP:

@@ -7,7 +7,8 @@ from typing import Annotated, TypedDict
 
 from msgspec import Meta
 
-from rerank.models.model_files import model_files
+from rerank.data.splitting import Cut
+from rerank.models.model_files import MODULES_FILE, model_files, module_folders
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, short_hash
 from rerank.utils.inside import check_inside
@@ -19,8 +20,9 @@ REQUIRED = {  # any one of the files on the right is enough
     "weights": ("model*.safetensors", "pytorch_model*.bin"),
     "a tokenizer": ("tokenizer.json", "vocab.*", "*.model"),  # without one, transformers would create an empty one
 }
-ALL_BUT_PICKLES = ["*.json", "*.txt", "*.model", "model*.safetensors", "[0-9]_*/model*.safetensors"]
-"""The files to download; the last pattern has sentence-transformers' layers on top of an encoder, such as 2_Dense."""
+ALL_BUT_PICKLES = ["*.json", "*.txt", "*.model", "model*.safetensors"]
+ALL_BUT_PICKLES += ["[0-9]_*/model*.safetensors", "*_[0-9]_*/model*.safetensors"]
+"""The files to download; the last two patterns are for modules of sentence-transformers: 2_Dense, document_0_MLM."""
 
 SENTENCE_FILE = "config_sentence_transformers.json"
 """What sentence-transformers writes beside a config.json."""
@@ -62,7 +64,10 @@ def bi_encoder_hash(name: str) -> str:
 
 
 def _missing(folder: Path) -> str:
-    return " and ".join(need for need, files in REQUIRED.items() if not any(any(folder.glob(file)) for file in files))
+    places = list(module_folders(folder))  # a router has all files in the folders of its modules
+    return " and ".join(
+        need for need, files in REQUIRED.items() if not any(any(place.glob(f)) for place in places for f in files)
+    )
 
 
 def _cached(name: str) -> Path | None:
@@ -111,11 +116,19 @@ class Recorded(TypedDict, total=False):
     template: str
     max_doc_tokens: Annotated[int, Meta(ge=1)]
     depth: Annotated[int, Meta(ge=1)]
+    passage_tokens: Annotated[int, Meta(ge=0)]
+    passage_overlap: Annotated[int, Meta(ge=0)]
     first_stage_weight: float
     first_stage: str
     collection: str
     language: str
+    query_field: str
     head: dict[str, str | float]
+
+
+def recorded_cut(settings: Recorded) -> Cut:
+    """How the settings of a checkpoint of ours cut documents."""
+    return Cut(settings.get("passage_tokens", 0), settings.get("passage_overlap", 0))
 
 
 class CheckpointConfig(TypedDict, total=False):
@@ -156,7 +169,10 @@ def read_configs(folder: Path) -> CheckpointConfig:
     for name, shape in (("tokenizer_config.json", TokenizerConfig), (SENTENCE_FILE, SentenceConfig)):
         if (folder / name).is_file():
             read_json(folder / name, shape, remedy)
-    return read_json(folder / "config.json", CheckpointConfig, remedy)
+    if not (folder / "config.json").is_file() and (folder / MODULES_FILE).is_file():
+        return CheckpointConfig()  # the modules have configs of their own
+    config: CheckpointConfig = read_json(folder / "config.json", CheckpointConfig, remedy)
+    return config
 
 
 @contextlib.contextmanager

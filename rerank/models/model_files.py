@@ -54,14 +54,12 @@ def model_files(folder: Path) -> list[Path]:
 
 def module_folders(folder: Path) -> Iterator[Path]:
     """The folder of a model, and those of its modules. Raises UserError for a folder outside it."""
-    remedy, modules = "download or save the model again", set[str]()
-    yield folder
+    remedy, modules = "download or save the model again", list[str]()
     if (folder / MODULES_FILE).is_file():
-        modules |= {one["path"] for one in read_json(folder / MODULES_FILE, list[Module], remedy)}
-    for path in filter(None, modules):
-        place = inside(folder, path)
+        modules += [one["path"] for one in read_json(folder / MODULES_FILE, list[Module], remedy)]
+    for path in dict.fromkeys(("", *modules)):
+        place = inside(folder, path) if path else folder
         yield place
         if (place / ROUTER_FILE).is_file():
-            yield from (
-                inside(folder, f"{path}/{one}") for one in read_json(place / ROUTER_FILE, Router, remedy)["types"]
-            )
+            names = read_json(place / ROUTER_FILE, Router, remedy)["types"]
+            yield from (inside(folder, f"{path}/{name}".lstrip("/")) for name in names)

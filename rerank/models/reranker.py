@@ -11,6 +11,7 @@ import torch
 from rerank.config import EncoderSettings
 from rerank.data.candidates import select_candidates, standardised
 from rerank.data.collections import Collection, Documents
+from rerank.data.splitting import Cut
 from rerank.data.types import BestPassage, Run
 from rerank.models.checkpoints import open_trained_cross_encoder, save_cross_encoder
 from rerank.models.cross_encoder import CrossEncoder
@@ -72,6 +73,8 @@ class Reranker:
         pooling: str = EncoderSettings.pooling,
         max_doc_tokens: int = EncoderSettings.max_doc_tokens,
         template: str = EncoderSettings.template,
+        passage_tokens: int = EncoderSettings.passage_tokens,
+        passage_overlap: int = EncoderSettings.passage_overlap,
     ) -> "Reranker":
         """Opens a checkpoint (runs/…/checkpoint), or a cross-encoder by its folder or its name on the hub.
 
@@ -85,12 +88,15 @@ class Reranker:
             max_doc_tokens: tokens kept of a document; a checkpoint of ours overrides it.
             template: the text that a pair is put into, with {query} and {document}, for a model that was trained with
                 a prompt; a checkpoint of ours has its own.
+            passage_tokens: tokens of a passage; 0: as few equal passages as fit; a checkpoint of ours overrides it.
+            passage_overlap: tokens that a passage shares with the next one; a checkpoint of ours overrides it.
 
         Raises UserError for a model that cannot be loaded or has no trained head, for a template that differs from the
         checkpoint's or lacks a placeholder, and for a device or precision that torch cannot use.
         """
         target, name = open_device(device), str(name_or_folder)
-        model = open_trained_cross_encoder(name, pooling, max_doc_tokens, template)
+        cut = Cut(passage_tokens, passage_overlap)
+        model = open_trained_cross_encoder(name, pooling, max_doc_tokens, template, cut)
         return cls(TextScorer(model, target, precision, max_tokens_per_forward), name)
 
     def save(self, folder: str | Path) -> Path:

@@ -213,7 +213,7 @@ class TextScorer:
         model, template = self.model, self._template
         kept = model.max_doc_tokens if max_doc_tokens is None else min(max_doc_tokens, model.max_doc_tokens)
         store = make_store(doc_ids, texts, Tokenisation(model.tokenizer, kept, template.document_lead))
-        return PassageBuilder.build(queries, store, model.tokenizer, template, model.max_length)
+        return PassageBuilder.build(queries, store, model.tokenizer, template, model.max_length, model.cut)
 
     def tokenise_pairs(self, pairs: Sequence[tuple[str, str]], max_doc_tokens: int | None = None) -> TokenisedPairs:
         """Prepares (query, document) texts for `score_pairs`; equal pairs are scored once. See `builder`."""
@@ -258,7 +258,8 @@ class TextScorer:
         """Start and end, in characters, of passage `number` of the `count` passages of a text."""
         if self._offsets is None:  # a tokenizer in pure Python reports no offsets
             return 0, len(text)
-        return passage_span(text, number, count, self._offsets, self.model.max_doc_tokens, self._template.document_lead)
+        model, lead = self.model, self._template.document_lead
+        return passage_span(text, number, count, self._offsets, model.max_doc_tokens, lead, model.cut)
 
     @functools.cached_property
     def _offsets(self) -> Tokenizer | None:

@@ -96,21 +96,23 @@ class CrossFitting:
         return self.folder / name / ("-".join(["without", *sorted(without)]) if without else "all")
 
     def fit_all(self, tested: Iterable[str], engine: str = LOCAL) -> None:
-        """Fits all stages without each tested part and, for stacking, without pairs of parts; shows the progress.
+        """Fits all stages without each tested part and, for stacking, without pairs of parts.
 
-        Expensive stages (cross-encoders) are fitted once a part, on the Ray cluster `engine` if it names one.
+        The progress is that of each stage by itself, as the fits of different stages take different times. Expensive
+        stages (cross-encoders) are fitted once a part, on the Ray cluster `engine` if it names one.
         """
         fits: dict[Fit, None] = {}
         for name in self.stages:
             for part in tested:
                 for other in [part] if self.is_expensive(name) else self.parts:
                     fits[self._key(name, frozenset({part, other}))] = None
-        on_cluster = [name for name in self.stages if engine != LOCAL and self.stages[name].learns == "expensively"]
-        for name, without in progress(fits, len(fits), "fitting stages"):
-            if name in on_cluster:
-                on_cluster.remove(name)  # all fits of a stage at once, after those of the stages below
-                self._fit_on_cluster([fit for fit in fits if fit[0] == name], engine)
-            self.ranker(name, without)
+        log.info(f"{len(self.stages)} stages, {len(self.parts)} parts: {len(fits)} fits")
+        for place, (name, settings) in enumerate(self.stages.items(), 1):
+            of_stage = [fit for fit in fits if fit[0] == name]
+            if engine != LOCAL and settings.learns == "expensively":
+                self._fit_on_cluster(of_stage, engine)  # all at once, after those of the stages below
+            for _, without in progress(of_stage, len(of_stage), f"fitting {name} ({place} of {len(self.stages)})"):
+                self.ranker(name, without)
 
     def _fit_on_cluster(self, fits: Sequence[Fit], engine: str) -> None:
         missing = [fit for fit in fits if not _is_whole(self.place(*fit) / FITTED)]

@@ -9,8 +9,10 @@ NO_ENCODER = "none"
 """The name that stands for no bi-encoder."""
 
 
-def default_stages(encoder: str, cross_encoder: str, documents: int) -> dict[str, Stage]:
+def default_stages(encoder: str, cross_encoder: str, documents: int, sparse_encoder: str = "") -> dict[str, Stage]:
     """The stages that `fit` tries for a collection of `documents`; with the encoder "none", only BM25 and neighbours.
+
+    A sparse encoder is a third stage that retrieves, and is fused with the others.
 
     Late interaction is tried if `fit` encodes the tokens of all documents, so that a search does not have to.
 
@@ -20,12 +22,15 @@ def default_stages(encoder: str, cross_encoder: str, documents: int) -> dict[str
     ['bm25', 'neighbours']
     """
     stages: dict[str, Stage] = {"bm25": kinds.BM25Stage(k1=1.2, b=0.75)}
+    if sparse_encoder:
+        stages["sparse"] = kinds.SparseStage(sparse_encoder)
     if encoder != NO_ENCODER:
         stages["dense"] = kinds.DenseStage(encoder)
         stages["feedback"] = kinds.FeedbackStage(("bm25", "dense"), encoder)
-        stages["fused"] = kinds.FusionStage(("bm25", "dense", "feedback"))
-        if documents <= ALL_BELOW:
-            stages["late"] = kinds.LateInteractionStage("fused", encoder)
+    if len(stages) > 1:
+        stages["fused"] = kinds.FusionStage(tuple(stages))
+    if encoder != NO_ENCODER and documents <= ALL_BELOW:
+        stages["late"] = kinds.LateInteractionStage("fused", encoder)
     stages["neighbours"] = kinds.NeighboursStage(list(stages)[-1])
     if encoder != NO_ENCODER:
         stages["similar"] = kinds.SimilarQueriesStage("neighbours", encoder)

@@ -70,6 +70,9 @@ def evidence_of(
         "nested": _gain(nested, first, trial.far),
         "stages": rows,
         "values": {name: dict(by_query) for name, by_query in values.items()} | {"nested": dict(nested)},
+        "inner": {part: {name: dict(own) for name, own in of.items()} for part, of in selected.inner.items()},
+        "tested": {part: list(query_ids) for part, query_ids in selected.tested.items()},
+        "far_queries": sorted(trial.far),
     }
 
 

@@ -11,19 +11,22 @@ from statistics import fmean, median
 from rerank.config import Config, validate
 from rerank.data.collections import Collection, queries_to_train
 from rerank.data.folds import SPLIT, make_folds
-from rerank.data.trec import write_run
+from rerank.data.trec import write_qrels, write_run
 from rerank.data.types import Run
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.weights import MEASURE
 from rerank.experiments.collection import check_judged_documents
 from rerank.experiments.grades import check_grades
+from rerank.experiments.runs.layout import CollectionFolder
+from rerank.pipelines.budget import choose_again, within
 from rerank.pipelines.crossfit import FEWEST, CrossFitting, Parts
 from rerank.pipelines.defaults import check_encoder, default_stages
-from rerank.pipelines.evidence import Trial, evidence_of, total_ms
+from rerank.pipelines.evidence import Trial, evidence_of
 from rerank.pipelines.far import far_queries
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.folder import RUNS, check_place, load_fitted, save_fitted
 from rerank.pipelines.graph import prefix
+from rerank.pipelines.graph import without as leave_out
 from rerank.pipelines.inputs import inputs_of
 from rerank.pipelines.pipeline import Pipeline
 from rerank.pipelines.portable import is_portable
@@ -52,11 +55,13 @@ def fit(
     *,
     encoder: str = BI_ENCODER,
     cross_encoder: str = "",
+    sparse_encoder: str = "",
     out: str | Path | None = None,
     measure: str = MEASURE,
     portable: bool = False,
     budget: float | None = None,
     engine: str = LOCAL,
+    without: Sequence[str] = (),
 ) -> Pipeline:
     """Fits a pipeline on a collection and writes it to a folder, which can search, score and serve.
 
@@ -71,11 +76,13 @@ def fit(
         pipeline: the stages to try, such as `BM25Stage() >> CrossEncoderStage()`; by default those of `default_stages`.
         encoder: the bi-encoder of the default stages, or "none" for BM25 only.
         cross_encoder: a model that re-ranks in the default stages.
+        sparse_encoder: a sparse encoder, such as SPLADE, that retrieves in the default stages.
         out: the folder to write; by default runs/<collection>/pipeline.
         measure: the measure that stages are compared by, such as nDCG@20.
         portable: whether the index, the vectors, the documents and the encoders are copied into the folder.
         budget: milliseconds of a query; slower stages are not selected. None: no limit.
         engine: where cross-encoders are fitted: "local", "ray" or "ray://HOST:10001".
+        without: names of stages that are left out, such as ("similar", "adapter").
 
     Raises:
         UserError: the collection or a model cannot be opened, the stages are no pipeline, or `out` holds something
@@ -94,21 +101,25 @@ def fit(
     if pipeline is None:
         check_encoder(encoder)
     world = World.open(config)
-    tried = pipeline or default_stages(encoder, cross_encoder, world.texts.count())
+    tried = pipeline or default_stages(encoder, cross_encoder, world.texts.count(), sparse_encoder)
     stages = (tried if isinstance(tried, Pipeline) else Pipeline(tried)).stages
+    stages = leave_out(stages, without, "--without")
     place = Path(out) if out else world.folder.path / "pipeline"
     check_place(place, "--out ")
-    inputs = inputs_of(stages, world, measure, budget)
+    inputs = inputs_of(stages, world, measure)
     unfinished = unfinished_folder(place)
     work = unfinished / short_hash(json.dumps(inputs, sort_keys=True))
     with locked(place.parent, f"pipeline-{place.name}"):
-        if place.exists() and is_portable(place) == portable and (fitted := _same(place, inputs, config)):
+        if place.exists() and is_portable(place) == portable and _is_same(place, inputs, config):
             log.info(f"{place}: is already fitted on these judgments and documents")
+            has_chosen = choose_again(place, stages, budget)
             if work.exists():  # a command was killed before it could remove it
                 remove_at_once(work)
             with contextlib.suppress(OSError):  # there is none, or it has the work of other inputs
                 unfinished.rmdir()
-            return Pipeline.of(fitted)
+            if has_chosen:
+                return Pipeline.load(place, config.training.device, config.training.precision)
+            log.info(f"{place}: lacks the stage that this budget chooses: it is fitted again")
         fitted, evidence = _fit(stages, world, measure, budget, work, engine)
         fitted = replace(fitted, inputs=inputs, folder=place)
         save_fitted(fitted, place, evidence, work / RUNS, portable)
@@ -116,14 +127,13 @@ def fit(
     return Pipeline.of(fitted)
 
 
-def _same(place: Path, inputs: FitInputs, config: Config) -> Fitted | None:
-    """The pipeline of a folder; None if it was fitted on other inputs or is damaged."""
+def _is_same(place: Path, inputs: FitInputs, config: Config) -> bool:
+    """Whether the pipeline of a folder was fitted on these inputs and is whole."""
     try:
-        fitted = load_fitted(place, config.training.device, config.training.precision)
+        return load_fitted(place, config.training.device, config.training.precision).inputs == inputs
     except UserError as error:
         log.info(f"fitting again: {error}")
-        return None
-    return fitted if fitted.inputs == inputs else None
+        return False
 
 
 def _fit(
@@ -147,11 +157,14 @@ def _fit(
     fitting.fit_all(tested, engine)
     rankers = {name: fitting.ranker(name, frozenset(tested[:1])) for name in stages}
     ms = _times(Fitted(stages, fitting.world, rankers), queries or collection.queries)
-    selected = select(fitting, tested, _within(budget, stages, ms), measure)
+    selected = select(fitting, tested, within(budget, stages, ms), measure)
     for name in selected.values:
         run = fitting.runs(name, [(part, frozenset({part})) for part in tested])
         if any(run.values()):
             write_run(work / RUNS / f"{name}.run", run, name)
+    if tested:  # `rerank eval` finds the judgments beside the runs
+        tests = [query_id for part in tested for query_id in parts[part]]
+        write_qrels(work / RUNS / CollectionFolder(Path()).qrels.name, {q: collection.qrels[q] for q in tests})
     kept = prefix(stages, selected.answer)
     pipeline = Fitted(kept, fitting.world, {name: fitting.ranker(name) for name in kept}, ms=ms)
     language = world.config.collection.language
@@ -195,26 +208,17 @@ def _cut(query_ids: list[str], most: int) -> dict[str, tuple[str, ...]]:
     return {fold.name: fold.test for fold in make_folds(query_ids, max(3, min(most, len(query_ids) // 2)))}
 
 
-def _within(budget: float | None, stages: Mapping[str, Stage], ms: Mapping[str, float]) -> list[str]:
-    """The stages that answer within the budget; raises UserError if none does."""
-    total = {name: total_ms(stages, name, ms) for name in stages}
-    allowed = [name for name in stages if budget is None or total[name] <= budget]
-    if not allowed:
-        fastest = min(total, key=total.__getitem__)
-        raise UserError(
-            f"--budget {budget:g}ms: no stage answers in time; the fastest, {fastest}, takes {total[fastest]:.1f} ms"
-        )
-    return allowed
-
-
 def _times(pipeline: Fitted, queries: Mapping[str, str]) -> dict[str, float]:
-    """The milliseconds of each stage for a query: the median over TIMED queries, asked one by one."""
+    """The milliseconds of each stage for a query: the median over TIMED queries, asked one by one.
+
+    It is the processor's time of all threads, so that other programs do not count.
+    """
     rows: list[list[float]] = []
 
     def timed(ranker: Ranker, queries: Mapping[str, str], runs: Sequence[Run]) -> Run:
-        start = time.perf_counter()
+        start = time.process_time()
         run = ranker.rank(queries, runs)
-        rows[-1].append(1000 * (time.perf_counter() - start))
+        rows[-1].append(1000 * (time.process_time() - start))
         return run
 
     for query_id, text in list(queries.items())[:TIMED]:

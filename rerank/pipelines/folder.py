@@ -8,11 +8,12 @@ from pathlib import Path
 from rerank.config import Config, FirstStageSettings, OutputSettings, TrainingSettings
 from rerank.config.files import check_file
 from rerank.config.settings import Precision
-from rerank.data.collections import open_collection, with_copied_documents
+from rerank.data.collections import with_copied_documents
+from rerank.experiments.collection import collection_of
 from rerank.experiments.runs.layout import MANIFEST, CollectionFolder
 from rerank.experiments.runs.manifest import write_manifest
 from rerank.pipelines.fitted import Fitted
-from rerank.pipelines.graph import as_toml, read_pipeline
+from rerank.pipelines.graph import as_toml, prefix, read_pipeline
 from rerank.pipelines.inputs import model_hashes
 from rerank.pipelines.portable import CORPUS, DOCUMENTS, copy_world, is_portable, kept_collection
 from rerank.pipelines.record import (
@@ -88,6 +89,7 @@ def save_fitted(
         settings = world.config.collection
         facts = {
             "pipeline": {
+                "answer": pipeline.answer,
                 "collection": asdict(settings) | {"source": _beside(settings.source, folder)},
                 "index": world.config.first_stage.index,
                 "name": world.collection.name,
@@ -111,7 +113,7 @@ def _beside(source: str, folder: Path) -> str:
     return (path if path.startswith("..") else f"./{path}") if Path(source).exists() else source
 
 
-def _from(folder: Path, source: str) -> str:
+def place_from(folder: Path, source: str) -> str:
     """The inverse of `_beside`."""
     return os.path.normpath(folder / source) if source.startswith(".") else source
 
@@ -161,7 +163,7 @@ def load_fitted(
     if changed := list(changes(folder, manifest["files"])):
         raise UserError(f"{folder}: changed since it was written: {changed[0]}; fit the pipeline again")
     settings = facts["collection"]
-    settings = replace(settings, source=_from(folder, settings.source))
+    settings = replace(settings, source=place_from(folder, settings.source))
     home = folder if portable else Path(os.path.normpath(folder / facts["folder"]))
     config = Config(
         collection=settings,
@@ -172,24 +174,27 @@ def load_fitted(
     if portable and not new_documents:
         collection = kept_collection(folder, facts["name"], facts["documents"])
     else:
-        collection = open_collection(settings.source, settings.queries)
+        collection = collection_of(settings)
     if copy_to:
         collection = with_copied_documents(collection, copy_to)
     if settings.queries:
         check_file(f"{folder}: its queries", settings.queries)
-    places = {name: _from(folder, place) for name, place in facts["places"].items()}
+    places = {name: place_from(folder, place) for name, place in facts["places"].items()}
     for place in facts["places"].values() if portable else ():
         inside(folder, place)
     is_written = new_documents and home in (folder, folder.parent)
     cache = None if is_written else _cache_of(folder, manifest)
     world = World(config, collection, CollectionFolder(home), places=places, cache=cache)
-    stages = read_pipeline(folder / PIPELINE)
+    every = read_pipeline(folder / PIPELINE)
+    if facts["answer"] not in every:
+        raise UserError(f"{folder}: has no stage {facts['answer']}, which answers; fit the pipeline again")
+    stages = prefix(every, facts["answer"])
     if not new_documents and world.texts.fingerprint != facts["documents"]:
         raise UserError(
             f"{folder}: the documents of {settings.source} have changed since the fit; `rerank update {folder}` takes "
             "them in, `rerank fit` also learns from them"
         )
-    now = model_hashes(stages, world)
+    now = model_hashes(every, world)
     for name in facts["encoders"]:
         if now.get(name) != facts["encoders"][name]:
             raise UserError(

@@ -1,10 +1,12 @@
 """Orders the stages of a pipeline, each after the stages below it; reads and writes pipelines as TOML."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from rerank.experiments.runs.settings import read_toml, toml_lines
 from rerank.pipelines.stages.base import Stage, below, takes_stages
+from rerank.pipelines.stages.fusion import FusionStage
 from rerank.pipelines.stages.tables import stage_of, table_of
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.parameters import Pattern
@@ -67,6 +69,45 @@ def prefix(stages: Mapping[str, Stage], answer: str) -> dict[str, Stage]:
         if name in needed:
             needed |= set(below(stages[name]))
     return {name: settings for name, settings in stages.items() if name in needed}
+
+
+def without(stages: Mapping[str, Stage], names: Collection[str], where: str = "pipeline") -> dict[str, Stage]:
+    """The pipeline without the stages of these names; the stages above them take what is below them.
+
+    A stage that re-ranks one stage re-ranks the one below it instead. A stage of several loses the input; a fusion with
+    one input left goes too. Raises UserError for an unknown name, and as `in_order`.
+
+    >>> from rerank.pipelines.defaults import default_stages
+    >>> found = without(default_stages("encoder", "", 1000), ["neighbours", "adapter"])
+    >>> list(found), found["similar"].of, found["combined"].of[-2:]
+    (['bm25', 'dense', 'feedback', 'fused', 'late', 'similar', 'combined'], 'late', ('late', 'similar'))
+    """
+    for name in names:
+        if name not in stages:
+            raise UserError(f"{where} {name}: no such stage; {nearest(name, stages)}")
+    kept: dict[str, Stage] = {}
+    instead: dict[str, str] = {}  # name of a stage that goes -> the stage below it that is re-ranked instead
+    for name, settings in stages.items():
+        lower = below(settings)
+        nearest_below = [other for other in (instead.get(n, n) for n in lower) if other in kept]
+        inputs = nearest_below if len(lower) == 1 else [other for other in lower if other in kept]
+        is_alone = settings.kind == FusionStage.kind and len(inputs) < 2
+        if name in names or is_alone or (lower and not inputs):
+            if nearest_below:
+                instead[name] = nearest_below[-1]
+        else:
+            kept[name] = settings if inputs == list(lower) else _on(settings, inputs)
+    return in_order(kept, where)
+
+
+def _on(settings: Stage, inputs: list[str]) -> Stage:
+    """The settings with other stages below; a fusion keeps their weights."""
+    of = inputs[0] if isinstance(settings.of, str) else tuple(inputs)
+    if isinstance(settings, FusionStage) and settings.weights:
+        weights = dict(zip(settings.of, settings.weights, strict=True))
+        return replace(settings, of=tuple(inputs), weights=tuple(weights[name] for name in inputs))
+    changed: Stage = replace(settings, of=of)
+    return changed
 
 
 def read_pipeline(path: Path) -> dict[str, Stage]:

@@ -15,7 +15,7 @@ from rerank.retrieval.lucene_index import index_identity
 from rerank.utils.files import kept_hash, short_hash
 
 
-def inputs_of(stages: Mapping[str, Stage], world: World, measure: str, budget: float | None) -> FitInputs:
+def inputs_of(stages: Mapping[str, Stage], world: World, measure: str) -> FitInputs:
     """Everything that a fit depends on, as the manifest records it."""
     return {
         "stages": {name: table_of(settings) for name, settings in stages.items()},
@@ -28,7 +28,6 @@ def inputs_of(stages: Mapping[str, Stage], world: World, measure: str, budget: f
         "seed": world.config.training.seed,
         "precision": world.config.training.precision,
         "measure": measure,
-        "budget": budget,
         "collection": _of_collection(world),
     }
 

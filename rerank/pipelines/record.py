@@ -22,7 +22,6 @@ class FitInputs(TypedDict):
     """Everything that a fit depends on: settings, and hashes of what it reads.
 
     collection: the hashes of judgments, queries and folds, and of the commits of a Lucene index ("" without one).
-    budget: milliseconds that a query may take; None if they are not bounded.
     """
 
     stages: dict[str, dict[str, object]]
@@ -35,13 +34,13 @@ class FitInputs(TypedDict):
     seed: int
     precision: str
     measure: str
-    budget: float | None
     collection: dict[str, str]
 
 
 class PipelineFacts(TypedDict):
-    """What a pipeline was fitted on, and where that is, by its path from the pipeline's folder."""
+    """What a pipeline was fitted on, and where that is, by its path from the pipeline's folder; which stage answers."""
 
+    answer: str
     collection: CollectionSettings
     index: str
     name: Annotated[str, Meta(pattern=r"^(?!\.\.?$)[^/\x00]+$")]
@@ -87,7 +86,13 @@ class StageRow(Gain):
 
 
 class EvidenceRecord(TypedDict):
-    """evidence.json (`evidence.evidence_of`)."""
+    """evidence.json (`evidence.evidence_of`).
+
+    values: stage -> its values by held-out query.
+    inner: part -> stage -> its values by query of the other parts, by which the stage of the part was selected.
+    tested: part -> its queries.
+    far_queries: the queries least similar to those of other parts.
+    """
 
     measure: str
     answer: str
@@ -99,6 +104,9 @@ class EvidenceRecord(TypedDict):
     nested: Gain
     stages: Annotated[list[StageRow], Meta(min_length=1)]
     values: dict[str, dict[str, float]]
+    inner: dict[str, dict[str, dict[str, float]]]
+    tested: dict[str, list[str]]
+    far_queries: list[str]
     older_documents: NotRequired[bool]
 
 

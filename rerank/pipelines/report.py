@@ -1,16 +1,19 @@
 """`rerank report` for a pipeline's folder: an HTML page with its evidence."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rerank.experiments.collection import collection_of
 from rerank.experiments.report.drawing import INK, SERIES, draw_figure, inline_svg
 from rerank.experiments.report.elements import Figure, Missing, Rows, render_page
 from rerank.pipelines.evidence_table import as_table, limits
-from rerank.pipelines.record import EvidenceRecord, StageRow, read_evidence
+from rerank.pipelines.folder import place_from
+from rerank.pipelines.record import EvidenceRecord, StageRow, read_evidence, read_pipeline_manifest
 from rerank.utils.errors import UserError
 from rerank.utils.files import check_output, write_text
+from rerank.utils.progress import log
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -36,7 +39,7 @@ def write_pipeline_report(folder: Path, out: Path | None = None) -> Path:
     figures = [_figure("What each stage reaches", "Mean and 95 % interval.", _draw_ladder, record)]
     figures.append(_figure("Gain against cost", "Milliseconds of a query up to each stage.", _draw_cost, record))
     table = replace(as_table(record), notes=(limits(record),))
-    shown = {"name": name, "table": table, "figures": figures, "queries": _queries(record)}
+    shown = {"name": name, "table": table, "figures": figures, "queries": _queries(record, _texts(folder))}
     write_text(out, render_page("pipeline.html", **shown))
     return out
 
@@ -70,15 +73,30 @@ def _draw_cost(figure: "Canvas", rows: Sequence[StageRow], measure: str) -> None
     axes.set_ylabel(measure)
 
 
-def _queries(record: EvidenceRecord) -> list[tuple[str, Rows]]:
+def _texts(folder: Path) -> Mapping[str, str]:
+    """query_id -> text of the pipeline's collection; {} if it is not on this machine."""
+    facts = read_pipeline_manifest(folder)["pipeline"]
+    settings = facts["collection"]
+    try:
+        return collection_of(replace(settings, source=place_from(folder, settings.source))).queries
+    except UserError as error:
+        log.info(f"no texts of queries: {error}")
+        return {}
+
+
+def _queries(record: EvidenceRecord, texts: Mapping[str, str]) -> list[tuple[str, Rows]]:
     """The queries that `nested` helps and hurts most, compared with the first stage."""
     values = record["values"]
     first, answer = record["stages"][0]["name"], record["answer"]
     if first == answer or not values.get(first):
         return []
     gains = sorted(((values["nested"][q] - values[first][q], q) for q in values["nested"]), reverse=True)
-    head = ("query", first, "chosen", "gain")
-    rows = [(q, f"{values[first][q]:.4f}", f"{values['nested'][q]:.4f}", f"{gain:+.4f}") for gain, q in gains if gain]
+    head = ("query", first, "chosen", "gain", "text")
+    rows = [
+        (q, f"{values[first][q]:.4f}", f"{values['nested'][q]:.4f}", f"{gain:+.4f}", texts.get(q, ""))
+        for gain, q in gains
+        if gain
+    ]
     won = sum(gain > 0 for gain, _ in gains)
     lost = rows[won:][::-1]
     return [("Queries that won", Rows(head, rows[:won][:SHOWN])), ("Queries that lost", Rows(head, lost[:SHOWN]))]

@@ -8,6 +8,7 @@ from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.weights import Values, is_ahead
 from rerank.pipelines.crossfit import CrossFitting
 from rerank.pipelines.graph import prefix
+from rerank.pipelines.stages.base import Stage
 from rerank.pipelines.stages.cross_encoder import CrossEncoderStage
 from rerank.utils.progress import log
 
@@ -18,11 +19,15 @@ class Selected:
 
     values: name of a stage -> its values by query; {} without judgments.
     nested: for each query, the value of the stage that the queries of the other parts selected.
+    inner: name of a part -> name of a stage -> its values by query of the other parts, which selected for the part.
+    tested: the queries of each tested part.
     """
 
     answer: str
     values: Mapping[str, Values]
     nested: Values
+    inner: Mapping[str, Mapping[str, Values]]
+    tested: Mapping[str, Sequence[str]]
 
 
 def select(fitting: CrossFitting, tested: Sequence[str], allowed: Sequence[str], measure: str) -> Selected:
@@ -33,23 +38,41 @@ def select(fitting: CrossFitting, tested: Sequence[str], allowed: Sequence[str],
     measure the choice. Without a tested part, the last stage answers.
     """
     stages = fitting.stages
-    costly = [
-        name
-        for name in stages
-        if any(settings.kind == CrossEncoderStage.kind for settings in prefix(stages, name).values())
-    ]
     values: dict[str, dict[str, float]] = {name: {} for name in stages if tested}
-    nested, answer = dict[str, float](), allowed[-1]
+    inner = {}
     for part in tested:
-        own = {name: _values(fitting, name, part, frozenset({part}), measure) for name in stages}
-        answer = choose({name: _inner_values(fitting, name, part, measure) for name in allowed}, costly)
-        log.info(f"part {part}: the queries of the other parts choose {answer}")
-        nested |= own[answer]
+        inner[part] = {name: _inner_values(fitting, name, part, measure) for name in stages}
         for name in stages:
-            values[name] |= own[name]
+            values[name] |= _values(fitting, name, part, frozenset({part}), measure)
+    queries_of = {part: list(fitting.parts[part]) for part in tested}
+    return choose_all(values, inner, queries_of, allowed, costly_stages(stages))
+
+
+def costly_stages(stages: Mapping[str, Stage]) -> list[str]:
+    """The stages that are cross-encoders, or above one."""
+    kind = CrossEncoderStage.kind
+    return [name for name in stages if any(settings.kind == kind for settings in prefix(stages, name).values())]
+
+
+def choose_all(
+    values: Mapping[str, Values],
+    inner: Mapping[str, Mapping[str, Values]],
+    tested: Mapping[str, Sequence[str]],
+    allowed: Sequence[str],
+    costly: Collection[str],
+) -> Selected:
+    """Chooses the stage of each part by the `inner` values, and the stage that answers by all `values`.
+
+    `tested` has the queries of each tested part; the others are as in `Selected` and `choose`.
+    """
+    nested, answer = dict[str, float](), allowed[-1]
+    for part, query_ids in tested.items():
+        answer = choose({name: inner[part][name] for name in allowed}, costly)
+        log.info(f"part {part}: the queries of the other parts choose {answer}")
+        nested |= {query_id: values[answer][query_id] for query_id in query_ids}
     if len(tested) > 1:
         answer = choose({name: values[name] for name in allowed}, costly)
-    return Selected(answer, values, nested)
+    return Selected(answer, values, nested, inner, tested)
 
 
 def choose(values: Mapping[str, Values], costly: Collection[str] = ()) -> str:

@@ -103,6 +103,8 @@ def open_reranker(config: Config, checkpoint: str) -> Reranker:
         pooling=config.encoder.pooling,
         max_doc_tokens=config.encoder.max_doc_tokens,
         template=config.encoder.template,
+        passage_tokens=config.encoder.passage_tokens,
+        passage_overlap=config.encoder.passage_overlap,
     )
 
 

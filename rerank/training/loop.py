@@ -117,7 +117,9 @@ def train(
                 best, saved = None, time.monotonic()
             if show:
                 losses = f"loss {record['loss']:.4f}, NDCG of the lists {record['ndcg']:.3f}"
-                valid = f"validation {record['valid']:.4f}{' (best)' if is_best else ''}"
+                by_loss = settings.measure == "loss"  # the value to maximise is the negated loss
+                valid = f"validation loss {-record['valid']:.4f}" if by_loss else f"validation {record['valid']:.4f}"
+                valid += " (best)" if is_best else ""
                 first = f", first stage {record['first_stage']:.4f}" if "first_stage" in record else ""
                 log.info(f"epoch {len(history)}: {losses}, {valid}{first}")
         logged = (*STATS, "valid", "first_stage", "seconds")

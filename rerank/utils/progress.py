@@ -15,6 +15,7 @@ from rerank.utils.errors import one_line
 
 Item = TypeVar("Item")
 SECONDS_BETWEEN_LINES = 10.0
+ITEMS_BEFORE_ESTIMATE = 3  # items from whose time the time left is estimated, at least
 
 log = logging.getLogger("rerank")
 """The logger of the package; silent until `log_to_terminal` or the caller configures logging."""
@@ -106,8 +107,9 @@ def progress(
             now = time.monotonic()
             if now - reported >= SECONDS_BETWEEN_LINES and done < total:
                 reported = now
-                left = duration((total - done) * (now - start) / (done - before))
-                log.info(f"{what}: {done}/{total}, {left} left {postfix()}".rstrip())
+                left = f", {duration((total - done) * (now - start) / (done - before))} left"
+                left = left if done - before >= ITEMS_BEFORE_ESTIMATE else ""
+                log.info(f"{what}: {done}/{total}{left} {postfix()}".rstrip())
 
 
 def duration(seconds: float) -> str:

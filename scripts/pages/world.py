@@ -74,7 +74,8 @@ def write_collection(folder: Path, judged_queries: int) -> None:
     rng = random.Random(0)
     corpus, asked, judged = [], [], ["query-id\tcorpus-id\tscore"]
     for number, subject in enumerate(SUBJECTS):
-        asked.append({"_id": f"q{number}", "text": subject})
+        description = f"documents about {subject}"
+        asked.append({"_id": f"q{number}", "text": subject, "title": subject, "description": description})
         for place in range(DOCUMENTS):
             relevant = place % 3 == 0
             said = rng.choices(WORDS, k=rng.randint(4, 30))
@@ -96,11 +97,17 @@ def write_files() -> None:
     for name in FIRST_STAGES:
         source = runs / "smoothi" / "all.run" if name in ("ours", "theirs") else runs / "bm25.run"
         shutil.copy(source, f"{name}.run")
-    for name in ("qrels.txt", "valid.txt"):
+    for name in ("qrels.txt", "valid.txt", "new.qrels"):
         shutil.copy(runs / "qrels.txt", name)
     Path("topics.tsv").write_text("".join(f"q{number}\t{subject}\n" for number, subject in enumerate(SUBJECTS[:3])))
     Path("grid.toml").write_text('fold = "1"\n[[grid]]\nloss.name = ["hinge"]\n')
     lists = [{"query_id": f"q{n}", "doc_ids": [f"d{n}-0", f"d{n}-1"], "labels": [1, 0]} for n in range(len(SUBJECTS))]
     Path("lists.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lists))
+    triples = [
+        {"anchor": subject, "positive": f"{subject} measured", "negative": f"{subject} estimated"}
+        for subject in SUBJECTS
+    ]
+    Path("triples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in triples))
+    Path("new.txt").write_text("0 qid:a 1:0.5 # docid = x\n0 qid:a 1:0.1 # docid = y\n")
     Path("key.txt").write_text("secret\n")
     Path(".curlrc").write_text("fail-with-body\n")  # an answer of 400 and more is an error

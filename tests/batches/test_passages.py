@@ -9,7 +9,9 @@ import torch
 
 from rerank.data import tokens
 from rerank.data.mapped import release
+from rerank.data.splitting import EVEN, Cut
 from rerank.models.encoder import load_encoder
+from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_inputs, make_texts
 from tests.support.tiny_encoders import make_encoder
 
@@ -53,23 +55,43 @@ def test_the_tokens_of_earlier_batches_are_let_go(encoder, tmp_path, monkeypatch
 
 
 def by_loop(builder, query_id, doc_id):
-    """The passages of a pair as lists of token ids: as few as fit, of equal length to within one token."""
+    """The passages of a pair as lists of token ids: as few equal ones as fit, or of a fixed length with an overlap."""
     query, tokens = builder.query(query_id), builder.documents[doc_id].tolist()
     room = builder.max_tokens - len(query)
-    count = 1
-    while -(-len(tokens) // count) > room:
-        count += 1
-    bounds = pairwise(number * len(tokens) // count for number in range(count + 1))
-    passages = [tokens[begin:end] for begin, end in bounds]
+    if size := builder.cut.tokens:
+        passages = [tokens[:size]]
+        while len(passages[-1]) == size and len(tokens) > (
+            end := size + len(passages[1:]) * (size - builder.cut.overlap)
+        ):
+            begin = end - builder.cut.overlap
+            passages.append(tokens[begin : begin + size])
+    else:
+        count = 1
+        while -(-len(tokens) // count) > room:
+            count += 1
+        bounds = pairwise(number * len(tokens) // count for number in range(count + 1))
+        passages = [tokens[begin:end] for begin, end in bounds]
     template = builder.template
     return [[*template.prefix, *query, *template.middle, *passage, *template.suffix] for passage in passages]
 
 
-def test_passages_are_those_of_a_loop(encoder, tmp_path):
+def test_overlapping_passages_leave_room_for_a_query(encoder, tmp_path):
+    builder = make_inputs(tmp_path, encoder.tokenizer, encoder.max_length, QUERIES, TEXTS, cut=Cut(30, 10))
+    assert len(builder.query("long")) == builder.max_tokens - 30 < len(builder.queries["long"])
+    with pytest.raises(
+        UserError, match=r"--encoder.passage-tokens 48: the encoder takes \d+ tokens of query and passage"
+    ):
+        make_inputs(tmp_path, encoder.tokenizer, encoder.max_length, QUERIES, TEXTS, cut=Cut(48))
+    with pytest.raises(UserError, match=r"--encoder.passage-overlap 9: expected less than --encoder.passage-tokens"):
+        Cut(9, 9)
+
+
+@pytest.mark.parametrize("cut", [EVEN, Cut(12, 5), Cut(20), Cut(30, 29)], ids=str)
+def test_passages_are_those_of_a_loop(encoder, tmp_path, cut):
     """Whatever the lengths and the pairs that are built together, and when they are put together part by part."""
     rng = random.Random(1)
     texts = TEXTS | make_texts({str(number): rng.randint(0, 200) for number in range(30)})
-    builder = make_inputs(tmp_path, encoder.tokenizer, encoder.max_length, QUERIES, texts)
+    builder = make_inputs(tmp_path, encoder.tokenizer, encoder.max_length, QUERIES, texts, cut=cut)
     by_parts = replace(builder, template=replace(builder.template, after_query=lambda tokens: None))
     pairs = [(query_id, doc_id) for doc_id in texts for query_id in QUERIES]
     rng.shuffle(pairs)

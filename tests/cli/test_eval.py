@@ -103,6 +103,17 @@ def test_queries_without_judgments_are_reported(runs: Path) -> None:
     assert "Queries of the runs without judgments, which cannot count (1): unjudged.\n" in text
 
 
+def test_judged_queries_that_a_run_lacks_count_0_or_are_left_out(runs: Path) -> None:
+    partial = ranking(good=False)
+    lacking = next(iter(partial))
+    write_run(runs / "part.run", {q: scores for q, scores in partial.items() if q != lacking}, "t")
+    paths = [runs / "part.run", runs / "smoothi" / "all.run"]
+    assert f"1 of 12 queries are missing and count 0: {lacking}." in table(paths)
+    text = table(paths, judged_queries_only=True)
+    assert "11 queries" in text
+    assert f"1 judged queries that a run lacks are left out: {lacking}." in text
+
+
 def test_names_are_short_and_distinct(runs: Path) -> None:
     other = runs.parent / "other"
     write_run(other / "smoothi" / "all.run.gz", ranking(good=False), "t")

@@ -28,8 +28,49 @@ def test_retrieve_writes_run_judgments_and_folds_once(here, capsys):
     assert (here / "runs" / "towns" / "bm25-k1=1.2.run").exists()
 
 
+def test_the_first_run_is_bm25_run_with_any_settings(here, capsys):
+    """A later run has what differs from it in its name, and the JSON file beside it all settings."""
+    shutil.rmtree("runs")
+    main(["retrieve", "--collection", "towns", "--depth", "3"])
+    assert capsys.readouterr().out.strip() == "runs/towns/bm25.run"
+    assert {len(scores) for scores in read_run("runs/towns/bm25.run").values()} == {3}
+    main(["retrieve", "--collection", "towns"])
+    assert capsys.readouterr().out.strip() == "runs/towns/bm25-depth=150.run"
+    assert json.loads(Path("runs/towns/bm25-depth=150.json").read_text())["settings"]["depth"] == 150
+    main(["retrieve", "--collection", "towns", "--depth", "3"])
+    assert capsys.readouterr().out.strip() == "runs/towns/bm25.run"
+
+
+def test_a_query_field_is_searched_alone_and_with_others(here, capsys):
+    add_fields("towns")
+    main(["retrieve", "--collection", "towns", "--collection.query-field", "description"])
+    assert capsys.readouterr().out.strip() == "runs/towns/bm25-query_field=description.run"
+    main(["retrieve", "--collection", "towns", "--collection.query-field", "text+description"])
+    both = capsys.readouterr().out.strip()
+    assert both == "runs/towns/bm25-query_field=text+description.run"
+    title, found, joined = (
+        read_run(run) for run in ("runs/towns/bm25.run", "runs/towns/bm25-query_field=description.run", both)
+    )
+    assert found["q0"] == title["q1"]  # the description of q0 is the text of q1
+    assert set(joined["q0"]) == {*title["q0"], *title["q1"]}
+    line = failed(capsys, "retrieve", "--collection", "towns", "--collection.query-field", "narrative")
+    assert "towns/queries.jsonl:1: expected a text under 'narrative', got none (the keys are [" in line
+    Path("topics.tsv").write_text("n1\tamber0\n")
+    words = ["--collection.queries", "topics.tsv", "--collection.query-field", "description"]
+    line = failed(capsys, "retrieve", "--collection", "towns", *words)
+    assert "topics.tsv:1: --collection.query-field description: expected a JSON object with these keys" in line
+
+
+def add_fields(folder):
+    """Gives each query the next query's text as its description."""
+    queries = [json.loads(line) for line in Path(folder, "queries.jsonl").read_text().splitlines()]
+    rows = [
+        {**one, "description": other["text"]} for one, other in zip(queries, [*queries[1:], queries[0]], strict=True)
+    ]
+    Path(folder, "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def test_the_judged_queries_are_searched_and_all_where_none_is_judged(here, capsys):
-    """The hash in bm25.json is that of earlier versions, whose run folders stay valid."""
     add_query("towns", "q99", "amber")
     asked = [json.loads(line) for line in (here / "towns" / "queries.jsonl").read_text().splitlines()]
     main(["retrieve", "--collection", "towns"])  # the run exists, and the new query is not judged
@@ -69,7 +110,7 @@ def test_german_finds_what_english_does_not_and_both_are_kept(here, capsys):
     main(["retrieve", "--collection", "stadt", "--collection.language", "de"])
     captured = capsys.readouterr()
     assert "find no document" not in captured.err
-    assert captured.out.strip() == "runs/stadt/bm25-language=de.run"
+    assert captured.out.strip() == "runs/stadt/bm25-language=de.run"  # what differs from bm25.run
     assert {query_id: next(iter(found)) for query_id, found in read_run("runs/stadt/bm25-language=de.run").items()} == {
         "q0": "d0",
         "q1": "d1",
@@ -78,8 +119,8 @@ def test_german_finds_what_english_does_not_and_both_are_kept(here, capsys):
         "q4": "d4",
     }
     assert len(read_run("runs/stadt/bm25.run")) == 3
-    assert "language" not in json.loads(Path("runs/stadt/bm25.json").read_text())
-    assert json.loads(Path("runs/stadt/bm25-language=de.json").read_text())["language"] == "de"
+    assert json.loads(Path("runs/stadt/bm25.json").read_text())["settings"]["language"] == "en"
+    assert json.loads(Path("runs/stadt/bm25-language=de.json").read_text())["settings"]["language"] == "de"
     assert len(list(Path("runs/stadt/index").glob("*/"))) == 2
 
 

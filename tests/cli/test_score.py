@@ -128,5 +128,5 @@ def test_a_checkpoint_remembers_the_language_of_its_collection(there, capsys):
     main(command("--fold", "1", "--collection.language", "de", "--name", "german"))
     Path("topics.tsv").write_text("n1\tamber0 good\n")
     main(["score", "runs/towns/german/fold1/checkpoint", "--collection.queries", "topics.tsv", "--out", "mine.run"])
-    assert list(Path("runs/towns").glob("bm25-queries=topics-*-language=de.run"))
+    assert list(Path("runs/towns").glob("bm25-language=de-queries=topics-*.run"))
     assert Path("runs/towns/bm25-language=de.run").is_file()

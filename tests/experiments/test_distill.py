@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
@@ -75,6 +76,19 @@ def test_the_teacher_scores_every_candidate_once_and_its_scores_are_training_lis
           "--training.lists", str(path), "--name", "by-hand"])  # fmt: skip
     runs = [Path(f"runs/towns/{name}/fold1/test.run").read_text() for name in ("distill-margin_mse", "by-hand")]
     assert runs[0].replace(" distill-margin_mse\n", " by-hand\n") == runs[1]
+
+
+def test_several_teachers_a_run_among_them(here, teacher, capsys):
+    """The labels are the mean of the scores, each standardised in its list."""
+    main(["score", "teacher", "runs/towns/bm25.run", "--collection", "towns", "--out", "teacher.run"])
+    main(["distill", "teacher", "runs/towns/bm25.run", "--config", "towns.toml", "--fold", "1", "--epochs", "1"])
+    bm25, of_teacher = read_run("runs/towns/bm25.run"), read_run("teacher.run")
+    for record in scored():
+        columns = [[run[record["query_id"]][d] for d in record["doc_ids"]] for run in (of_teacher, bm25)]
+        expected = np.mean([(np.array(c) - np.mean(c)) / (np.std(c) or 1) for c in columns], axis=0)
+        assert record["labels"] == pytest.approx(expected, abs=1e-3)
+    line = failed(capsys, "distill", "--config", "towns.toml", "--fold", "1")
+    assert "teachers: expected one or more, each once; got none" in line
 
 
 def test_other_folds_losses_and_students_take_the_scores_that_are_there(here, teacher, capsys, monkeypatch):

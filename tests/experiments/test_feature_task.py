@@ -14,7 +14,7 @@ from rerank.experiments import train as experiment
 from rerank.experiments.feature_task import FeatureDataset
 from rerank.experiments.runs.layout import ExperimentFolder
 from rerank.losses import LOSSES, smoothi
-from rerank.models.feature_mlp import open_feature_mlp
+from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp
 from rerank.training import gradients
 from rerank.training import loop as training
 from rerank.utils.errors import UserError
@@ -171,7 +171,7 @@ def test_feature_files_without_a_training_file_are_not_taken_for_texts(here, cap
     (here / "letor" / "Fold1").rename(here / "sample")
     (here / "sample" / "train.txt").unlink()
     line = failed(capsys, *command("--collection", "sample"))
-    assert "sample: expected one of train.txt and set1.train.txt, .gz or not, got none" in line
+    assert "sample: expected train.txt or set1.train.txt or trainingset.txt, .gz or not, got none" in line
     assert "corpus.jsonl" not in line
 
 
@@ -187,7 +187,7 @@ def test_a_finished_fold_of_other_files_is_not_mixed_with(here, capsys):
     [
         (["train", "--collection", "letor"], "--lists.relevant all"),
         (command("--lists.non-relevant", "3"), "--lists.non-relevant all, as in configs/mq2008.toml"),
-        (command("--fold", "6"), "fold 6: no such fold; expected 1, 2, 3, 4, 5 or all"),
+        (command("--fold", "6"), "fold 6: no such fold; expected 1, 2, 3, 4, 5, all or final"),
         (command("--network.hidden", "0"), "--network.hidden: got 0, expected 1 or more"),
         (command("--network.transform", "cube"), "cube"),
         (command("--training.measure", "losses"), "losses"),
@@ -248,3 +248,47 @@ def test_a_loss_that_is_not_finite_names_the_lists(here, capsys, monkeypatch):
     line = failed(capsys, *command("--fold", "1"))
     assert "epoch 1, step 1: the loss is not finite on query " in line
     assert "with documents d" in line
+
+
+def test_a_final_model_scores_another_file(here, capsys):
+    """It learns from the queries of all folds, and a file may leave out features that are 0 in all its lines."""
+    main(command("--epochs", "2", "--fold", "final"))
+    folder = Path("runs/letor/smoothi/final")
+    fold = json.loads((folder / "manifest.json").read_text())["fold"]
+    assert len({*fold["train"], *fold["valid"]}) == 30
+    assert not fold["test"]
+    capsys.readouterr()
+    Path("new.txt").write_text("0 qid:a 1:0.5 # docid = x\n0 qid:a 2:0.9 # docid = y\n0 qid:b 1:0.1 # docid = z\n")
+    main(["score", str(folder / "checkpoint"), "--collection", "new.txt", "--out", "new.run"])
+    run = read_run("new.run")
+    assert {query_id: set(scores) for query_id, scores in run.items()} == {"a": {"x", "y"}, "b": {"z"}}
+    model = open_feature_mlp(folder / "checkpoint")
+    features = torch.zeros(3, model.features)
+    features[0, 0], features[1, 1], features[2, 0] = 0.5, 0.9, 0.1
+    with torch.no_grad():
+        expected = model(features).tolist()
+    assert [run["a"]["x"], run["a"]["y"], run["b"]["z"]] == pytest.approx(expected, abs=1e-6)
+    Path("wide.txt").write_text("0 qid:a 999:1\n")
+    line = failed(capsys, "score", str(folder / "checkpoint"), "--collection", "wide.txt", "--out", "wide.run")
+    assert f"wide.txt: has 999 features; the model was trained with {model.features}" in line
+    line = failed(capsys, "score", str(folder / "checkpoint"), "--collection", "letor", "--out", "new2.run")
+    assert "is a model of feature vectors; expected a file of SVMlight lines" in line
+    Path("bare.txt").write_text("1 1:0.5 2:0.1\n")
+    assert "has features, but no qid:QUERY after the label" in failed(capsys, *command("--collection", "bare.txt"))
+
+
+def test_dropout_changes_training_and_not_scoring(here):
+    """Each hidden unit of a step is kept with probability 1 - p, and divided by it."""
+    main(command("--epochs", "2", "--fold", "1", "--name", "without"))
+    main(command("--epochs", "2", "--fold", "1", "--name", "with", "--network.dropout", "0.5"))
+    main(command("--epochs", "2", "--fold", "1", "--name", "again", "--network.dropout", "0.5"))
+    runs = {name: read_run(f"runs/letor/{name}/fold1/test.run") for name in ("without", "with", "again")}
+    assert runs["with"] == runs["again"] != runs["without"]
+    model = FeatureMLP(3, 2000, 0, dropout=0.5).train()
+    torch.manual_seed(0)
+    features = torch.randn(50, 3)
+    plain = FeatureMLP(3, 2000, 0).train()
+    with torch.no_grad():
+        mean = torch.stack([model(features) for _ in range(200)]).mean(dim=0)
+        assert torch.allclose(mean, plain(features), atol=0.25)
+        assert torch.equal(model.eval()(features[:5]), model(features[:5]))

@@ -141,7 +141,7 @@ def test_a_file_of_other_lists_does_not_pass_verification(here, capsys):
 TAUGHT = "--loss margin_mse --training.lists lists.jsonl"
 MISTAKES = [
     ("--loss margin_mse", [], "--loss margin_mse: learns from a teacher's scores, not from judgments"),
-    ("--training.lists towns", [], "--training.lists towns: is a folder, expected a file"),
+    ("--training.lists towns", [], "towns: has no file of a data set; expected .arrow or .parquet files"),
     (f"{TAUGHT} --training.measure loss", [{}], "--training.measure loss: margin_mse needs a teacher's scores"),
     ("--training.lists lists.jsonl", [{}], "lists.jsonl:1: expected judgments from 0 on under 'labels'"),
     (TAUGHT, [{}, {"query_id": "q99"}], "lists.jsonl:2: the collection has no query q99"),

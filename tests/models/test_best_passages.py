@@ -7,7 +7,7 @@ import torch
 from accelerate import Accelerator
 from transformers import AutoTokenizer
 
-from rerank.data.splitting import open_offset_tokenizer, passage_span
+from rerank.data.splitting import EVEN, Cut, open_offset_tokenizer, passage_span
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.memory import TokenBudget
 from rerank.models.scoring import chunk_by_length, pairs_of, score_chunks
@@ -15,13 +15,14 @@ from tests.support.small_world import WORDS, make_inputs, make_lists, make_texts
 from tests.support.tiny_encoders import KINDS, make_encoder
 
 
+@pytest.mark.parametrize("cut", [EVEN, Cut(20, 6)], ids=str)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_passage_is_the_text_of_the_tokens_that_the_model_read(tmp_path, kind):
+def test_a_passage_is_the_text_of_the_tokens_that_the_model_read(tmp_path, kind, cut):
     folder = make_encoder(kind, tmp_path / kind, WORDS, max_positions=48)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     offsets = open_offset_tokenizer((folder / "tokenizer.json").read_text(encoding="utf-8"))
     texts = make_texts({"long": 200, "short": 5, "empty": 0})
-    inputs_of = make_inputs(tmp_path / "tokens", tokenizer, 48, {"q": "amber birch"}, texts, max_doc_tokens=100)
+    inputs_of = make_inputs(tmp_path / "tokens", tokenizer, 48, {"q": "amber birch"}, texts, 100, cut)
     template = inputs_of.template
     before = len(template.prefix) + len(inputs_of.query("q")) + len(template.middle)
     for doc_id, text in texts.items():
@@ -29,7 +30,7 @@ def test_a_passage_is_the_text_of_the_tokens_that_the_model_read(tmp_path, kind)
         bounds = list(pairwise(packed.offsets.tolist()))
         for number, (begin, end) in enumerate(bounds):
             read = tokenizer.decode(packed.input_ids[begin + before : end - len(template.suffix)]).strip()
-            span = passage_span(text, number, len(bounds), offsets, 100)
+            span = passage_span(text, number, len(bounds), offsets, 100, cut=cut)
             assert text[slice(*span)].split() == read.split()
 
 

@@ -12,6 +12,7 @@ from rerank import BiEncoder, Reranker
 from rerank.cli.main import main
 from rerank.data.collections import open_collection
 from rerank.data.runs import read_run
+from rerank.data.splitting import Cut
 from rerank.models import cross_encoder
 from rerank.models.reranker import Ranked
 from rerank.retrieval.bm25 import retrieve
@@ -36,13 +37,16 @@ def reranker(folder):
     return Reranker.load(folder, device="cpu")
 
 
-def test_scores_are_those_of_rerank_score(here):
-    main(command("--fold", "1", "--encoder.pooling", "max", "--encoder.max-doc-tokens", "30"))
+@pytest.mark.parametrize("cut", [(), ("--encoder.passage-tokens", "12", "--encoder.passage-overlap", "4")], ids=len)
+def test_scores_are_those_of_rerank_score(here, cut):
+    """A checkpoint records how it cuts documents."""
+    main(command("--fold", "1", "--encoder.pooling", "max", "--encoder.max-doc-tokens", "30", *cut))
     checkpoint = "runs/towns/smoothi/fold1/checkpoint"
     main(["score", checkpoint, "runs/towns/bm25.run", "--out", "again.run", "--config", "towns.toml"])
     expected = read_run("again.run")
     reranker, collection = Reranker.load(checkpoint), open_collection("towns")
     assert (reranker.model.pooling, reranker.model.max_doc_tokens) == ("max", 30)
+    assert reranker.model.cut == (Cut(12, 4) if cut else Cut())
 
     run = reranker.rerank(read_run("runs/towns/bm25.run"), collection)
     assert run.keys() == expected.keys()

@@ -7,7 +7,7 @@ import pytest
 import rerank
 from rerank.cli.main import main
 from rerank.pipelines.record import read_evidence
-from tests.pipelines.test_fit import QUERY, pipeline
+from tests.pipelines.test_fit import QUERY, contents, pipeline
 from tests.support.small_collection import failed
 
 MS = {"bm25": 10.0, "dense": 20.0, "feedback": 30.0, "fused": 1e9, "late": 1.0, "adapter": 1.0}
@@ -31,6 +31,23 @@ def test_a_fit_chooses_among_the_stages_that_answer_in_time(timed, capsys):
     said = failed(capsys, "fit", "towns", "--pipeline", "p.toml", "--out", "p", "--budget", "5ms")
     assert "--budget 5ms: no stage answers in time; the fastest, bm25, takes 10.0 ms" in said
     assert "expected milliseconds, such as 100ms" in failed(capsys, "fit", "towns", "--budget", "5")
+
+
+def test_a_budget_chooses_among_fitted_stages_without_fitting_again(timed, monkeypatch, caplog):
+    rerank.fit("towns", pipeline(), out="p")
+    whole = contents(Path("p"))
+    monkeypatch.setattr("rerank.pipelines.fit._fit", None)  # nothing is fitted
+    fitted = rerank.fit("towns", pipeline(), out="p", budget=50.0)
+    assert fitted.answer == rerank.Pipeline.load("p").answer == "dense"
+    evidence = read_evidence(Path("p"))
+    assert (evidence["answer"], evidence["budget"]) == ("dense", 50.0)
+    assert evidence["values"]["nested"] == evidence["values"]["dense"]
+    assert contents(Path("p")) == whole
+    assert "is fitted again" not in caplog.text
+    assert rerank.fit("towns", pipeline(), out="p").answer == "adapter"  # without a budget, as before
+    with pytest.raises(SystemExit) as end:
+        main(["verify", "p"])
+    assert end.value.code == 0
 
 
 def test_the_last_stage_that_ends_in_time_answers_a_search(timed, capsys):

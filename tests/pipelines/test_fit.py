@@ -1,5 +1,6 @@
 """`rerank.fit`: what is learned from which queries, the evidence, the folder, resuming, and few or no judgments."""
 
+import json
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from rerank.cli.main import main
 from rerank.config import CollectionSettings, Config, TrainingSettings
 from rerank.data.runs import read_run
 from rerank.data.trec import ranked
+from rerank.data.trec import write_qrels as write_judgments
 from rerank.pipelines.crossfit import CrossFitting
 from rerank.pipelines.record import read_evidence
 from rerank.pipelines.stages import (
@@ -85,6 +87,35 @@ def test_the_evidence_has_the_means_of_the_runs_that_are_written(here):
     assert evidence["nested"]["mean"] == pytest.approx(np.mean(list(evidence["values"]["nested"].values())))
     assert {row["name"] for row in evidence["stages"] if row["kept"]} == set(rerank.Pipeline.load(FOLDER).stages)
     assert evidence["answer"] == rerank.Pipeline.load(FOLDER).answer
+
+
+def test_eval_finds_the_judgments_of_the_runs(here, capsys):
+    main(["eval", str(FOLDER / "runs" / "late.run"), "--measures", "nDCG@20", "--format", "json"])
+    (row,) = json.loads(capsys.readouterr().out)["comparisons"]
+    late = next(row for row in read_evidence(FOLDER)["stages"] if row["name"] == "late")
+    assert row["mean"] == pytest.approx(late["mean"])
+
+
+def test_eval_ranks_new_queries_and_compares_with_the_first_stage(here, capsys):
+    Path("new.tsv").write_text("n1\talpha0 good\nn2\tbeta0 good\nn3\tgamma0\n")
+    judged = {"n1": {"d0": 1}, "n2": {"d1": 1}}
+    write_judgments(Path("new.qrels"), judged)
+    words = ["--queries", "new.tsv", "--qrels", "new.qrels", "--measures", "nDCG@20", "--format", "json"]
+    main(["eval", str(FOLDER), *words])
+    found = json.loads(capsys.readouterr().out)
+    pipeline = rerank.Pipeline.load(FOLDER)
+    runs = pipeline.rank_all({"n1": "alpha0 good", "n2": "beta0 good"})
+    for row, name in zip(found["comparisons"], ("bm25", pipeline.answer), strict=True):
+        (values,) = rerank.evaluate(judged, runs[name], ["nDCG@20"]).values()
+        assert (row["run"], row["mean"]) == (name, pytest.approx(np.mean(list(values.values()))))
+    assert not any("trained the pipeline" in note for note in found["notes"])
+    main(["eval", str(FOLDER), "--measures", "AP"])
+    assert "queries trained the pipeline: for them these values are no evidence" in capsys.readouterr().out
+    line = failed(capsys, "eval", str(FOLDER / "runs" / "late.run"), "--queries", "new.tsv")
+    assert "--queries new.tsv: run files need no texts; expected the folder of a pipeline" in line
+    Path("other.tsv").write_text("n9\talpha0\n")
+    line = failed(capsys, "eval", str(FOLDER), "--queries", "other.tsv", "--qrels", "new.qrels")
+    assert "other.tsv: none of its 1 queries is judged in new.qrels" in line
 
 
 def test_no_judgment_of_a_query_changes_its_own_ranking_by_any_stage(here):

@@ -2,9 +2,16 @@
 
 import pytest
 
-from rerank.pipelines.graph import as_toml, in_order, prefix, read_pipeline
+from rerank.pipelines.graph import as_toml, in_order, prefix, read_pipeline, without
 from rerank.pipelines.pipeline import Pipeline
-from rerank.pipelines.stages import BM25Stage, CrossEncoderStage, DenseStage, FeedbackStage, FusionStage
+from rerank.pipelines.stages import (
+    BM25Stage,
+    CrossEncoderStage,
+    DenseStage,
+    FeedbackStage,
+    FusionStage,
+    QueryAdapterStage,
+)
 from rerank.utils.errors import UserError
 
 STAGES = {
@@ -20,6 +27,23 @@ def test_each_stage_comes_after_those_below_it():
     backwards = dict(reversed(STAGES.items()))
     assert list(in_order(backwards)) == ["dense", "bm25", "more", "first", "answer"]
     assert list(prefix(STAGES, "more")) == ["bm25", "dense", "more"]
+
+
+def test_stages_that_are_left_out_give_way_to_those_below_them():
+    more = {**STAGES, "adapter": QueryAdapterStage("answer", "encoder")}
+    left = without(more, ["answer"])
+    assert left["adapter"] == QueryAdapterStage("first", "encoder")
+    assert without(more, ["first", "answer"])["adapter"].of == "more"
+    assert list(without(STAGES, ["bm25"])) == ["dense", "more", "first", "answer"]
+    assert without(STAGES, ["bm25"])["first"].of == ("dense", "more")
+    assert list(without(STAGES, ["dense", "more"])) == ["bm25", "answer"]  # a fusion of one stage goes
+    assert without(STAGES, ["dense", "more"])["answer"].of == "bm25"
+    weighted = {**STAGES, "first": FusionStage(("bm25", "dense", "more"), weights=(0.5, 0.3, 0.2))}
+    assert without(weighted, ["dense"])["first"].weights == (0.5, 0.2)
+    with pytest.raises(UserError, match=r"--without anser: no such stage; did you mean answer\?"):
+        without(STAGES, ["anser"], "--without")
+    with pytest.raises(UserError, match="has no stage"):
+        without(STAGES, list(STAGES))
 
 
 def test_a_pipeline_is_read_back_from_its_toml(tmp_path):

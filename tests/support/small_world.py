@@ -9,6 +9,7 @@ from torch import Tensor
 from rerank.batches.batch import Packed
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.templates import pair_template
+from rerank.data.splitting import EVEN, Cut
 from rerank.data.tokens import Tokenisation, open_store
 from rerank.data.types import Candidates
 
@@ -31,11 +32,12 @@ def make_inputs(
     queries: dict[str, str],
     texts: dict[str, str],
     max_doc_tokens: int = 800,
+    cut: Cut = EVEN,
 ) -> PassageBuilder:
     """The batch builder of these queries and documents."""
     tokenisation = Tokenisation(tokenizer, max_doc_tokens)
     store = open_store(folder, list(texts), lambda ids: [texts[i] for i in ids], tokenisation, "test")
-    return PassageBuilder.build(queries, store, tokenizer, pair_template(tokenizer), max_length)
+    return PassageBuilder.build(queries, store, tokenizer, pair_template(tokenizer), max_length, cut)
 
 
 def scores_of(model: Any, inputs: Packed) -> Tensor:

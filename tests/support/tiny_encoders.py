@@ -60,6 +60,27 @@ def make_cross_encoder(
     return _save(AutoModelForSequenceClassification, kind, folder, words, seed, max_positions, num_labels=outputs)
 
 
+def make_sparse_encoder(folder: Path, words: list[str], inference_free: bool = False) -> Path:
+    """Writes a sparse encoder of sentence-transformers, SPLADE with random weights; gives the folder back.
+
+    An `inference_free` one takes the weights of a query's words from a table.
+    """
+    from sentence_transformers import SparseEncoder
+    from transformers import AutoModelForMaskedLM
+
+    plain = _save(AutoModelForMaskedLM, "bert", folder.with_name(f"{folder.name}-plain"), words, 0, 64)
+    model = SparseEncoder(str(plain), device="cpu")
+    if inference_free:
+        from sentence_transformers.sentence_transformer.modules import Router
+        from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
+
+        table = SparseStaticEmbedding(tokenizer=model.tokenizer)
+        router = Router.for_query_document(query_modules=[table], document_modules=list(model))
+        model = SparseEncoder(modules=[router], similarity_fn_name="dot", device="cpu")
+    model.save(str(folder))
+    return folder
+
+
 def _save(
     auto: Any, kind: str, folder: Path, words: list[str], seed: int, max_positions: int | None, **settings: int
 ) -> Path:

@@ -10,8 +10,7 @@ def test_it_hands_on_every_item_and_prints_plain_lines(capsys, monkeypatch):
     monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0.0)
     assert list(progress(range(4), 4, "counting", lambda: "loss 0.5")) == [0, 1, 2, 3]
     lines = capsys.readouterr().err.splitlines()
-    assert [line.split(",")[0] for line in lines] == ["counting: 1/4", "counting: 2/4", "counting: 3/4"]
-    assert all("s left loss 0.5" in line for line in lines)
+    assert lines == ["counting: 1/4 loss 0.5", "counting: 2/4 loss 0.5", "counting: 3/4, 0 s left loss 0.5"]
 
 
 def test_work_that_was_done_before_counts(capsys, monkeypatch):
@@ -24,9 +23,11 @@ def test_the_time_left_counts_from_the_first_item_on(capsys, monkeypatch):
     """Each reading of the clock is 200 s after the one before."""
     monkeypatch.setattr(module.time, "monotonic", iter(range(0, 100_000, 200)).__next__)
     assert list(progress("abc", 40, "embedding")) == ["a", "b", "c"]
-    first, second, _ = capsys.readouterr().err.splitlines()
-    assert first == "embedding: 1/40, 2 h 10 min left"
-    assert second == "embedding: 2/40, 2 h 7 min left"
+    assert capsys.readouterr().err.splitlines() == [
+        "embedding: 1/40",
+        "embedding: 2/40",
+        "embedding: 3/40, 2 h 3 min left",
+    ]
 
 
 def test_quick_work_and_silent_processes_print_nothing(capsys, monkeypatch):

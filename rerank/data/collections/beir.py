@@ -94,9 +94,13 @@ class BeirFolder:
     @functools.cached_property
     def queries(self) -> dict[str, str]:
         """The queries of queries.jsonl, by `read_queries`; raises UserError if a judged query is not among them."""
+        return self.queries_by([self.text_key])
+
+    def queries_by(self, fields: Sequence[str]) -> dict[str, str]:
+        """The queries with the texts under these keys of queries.jsonl; raises UserError as `queries`."""
         self._check_files(QUERIES)
         path = self._folder / QUERIES
-        queries = read_queries(path, self.id_key, self.text_key)
+        queries = read_queries(path, self.id_key, fields)
         for query_id in self.judged.qrels:
             if query_id not in queries:
                 missing = f"judges query {query_id}, which is not in {path}; add it or drop its lines"

@@ -4,11 +4,13 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from rerank.data.collections.beir import BeirFolder
 from rerank.data.collections.irds import IrDataset
+from rerank.data.collections.pairs import Pairs
 from rerank.data.folds import Judged
+from rerank.data.letor.layouts import lacks_query_ids
 from rerank.data.text_lines import read_queries
 from rerank.data.types import Document, Fold, Judgments
 from rerank.utils.errors import UserError
@@ -72,6 +74,14 @@ class Source(Documents, Protocol):
         """Raises UserError, which names the missing files, if there are no judgments."""
 
 
+@runtime_checkable
+class HasQueryFields(Protocol):
+    """What a source has in addition if its queries have several fields, as TREC's topics."""
+
+    def queries_by(self, fields: Sequence[str]) -> dict[str, str]:
+        """query_id -> these fields of each query, joined by a space; raises UserError for an unknown field."""
+
+
 class Reader(Protocol):
     """A class that opens one format."""
 
@@ -85,7 +95,7 @@ class Reader(Protocol):
 
 AnyReader = TypeVar("AnyReader", bound=Reader)
 READERS: Registry[Reader] = Registry("reader")
-FORMATS: tuple[Reader, ...] = (BeirFolder, IrDataset)
+FORMATS: tuple[Reader, ...] = (Pairs, BeirFolder, IrDataset)
 """The readers that are tried last, in this order."""
 
 
@@ -112,6 +122,8 @@ def open_source(source: str) -> Source:
         if reader.matches(source):
             return reader(source)
     got = "is a file without feature vectors" if Path(source).is_file() else "no such folder"
+    if lacks_query_ids(source):
+        got = "its first line has features, but no qid:QUERY after the label, which says what is ranked together"
     raise UserError(
         f"collection {source}: {got}; expected a folder with corpus.jsonl, queries.jsonl and, to train, "
         "qrels/test.tsv, an ir_datasets id, or a file of SVMlight lines `label qid:QUERY index:value …`"
@@ -122,7 +134,8 @@ def open_source(source: str) -> Source:
 class Collection:
     """Queries, judgments and documents, made by `open_collection`.
 
-    `queries_file` replaces the queries of `origin`. `texts`, such as the texts of a Lucene index, replaces its
+    `queries_file` replaces the queries of `origin`. `query_fields` are the fields that are a query's text, if they are
+    not the usual one. `texts`, such as the texts of a Lucene index, replaces its
     documents.
 
     >>> from tempfile import TemporaryDirectory
@@ -137,10 +150,18 @@ class Collection:
     origin: Source
     queries_file: str = ""
     texts: Documents | None = None
+    query_fields: Sequence[str] = ()
 
     @functools.cached_property
     def queries(self) -> dict[str, str]:
-        return read_queries(self.queries_file) if self.queries_file else self.origin.queries
+        if self.queries_file:
+            return read_queries(self.queries_file, fields=self.query_fields)
+        if not self.query_fields:
+            return self.origin.queries
+        if not isinstance(self.origin, HasQueryFields):
+            field = "+".join(self.query_fields)
+            raise UserError(f"--collection.query-field {field}: the reader of {self.source} reads no fields of queries")
+        return self.origin.queries_by(self.query_fields)
 
     @property
     def source(self) -> str:
@@ -187,10 +208,12 @@ class Collection:
         return self.texts or self.origin
 
 
-def open_collection(source: str, queries: str | Path = "") -> Collection:
-    """Opens a collection; its files are read on first use. `queries` is a file that replaces the collection's queries.
+def open_collection(source: str, queries: str | Path = "", query_fields: Sequence[str] = ()) -> Collection:
+    """Opens a collection; its files are read on first use.
 
-    Raises UserError if no reader opens the source.
+    `queries` is a file that replaces the collection's queries. `query_fields`, such as
+    ["title", "description"], are joined as the text of a query; by default it is the title of a TREC topic, and "text"
+    of a JSON object. Raises UserError if no reader opens the source.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -200,7 +223,7 @@ def open_collection(source: str, queries: str | Path = "") -> Collection:
     ...     collection.queries, [document.text for document in collection.get(["d1"])]
     ({'q1': 'drag'}, ['Wings Lift and drag.'])
     """
-    return Collection(open_source(source), str(queries))
+    return Collection(open_source(source), str(queries), query_fields=query_fields)
 
 
 def queries_to_search(collection: Collection) -> dict[str, str]:

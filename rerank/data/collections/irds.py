@@ -43,6 +43,15 @@ class Doc(Protocol):
     def default_text(self) -> str: ...
 
 
+class Query(Protocol):
+    """A query of ir_datasets; its other attributes are the fields of its collection."""
+
+    query_id: str
+
+    def default_text(self) -> str:
+        """The text of the query, such as a topic's title."""
+
+
 class DocsStore(Protocol):
     """What is called of ir_datasets' store of documents."""
 
@@ -86,9 +95,14 @@ class IrDataset:
 
     @functools.cached_property
     def queries(self) -> dict[str, str]:
+        return self.queries_by([])
+
+    def queries_by(self, fields: Sequence[str]) -> dict[str, str]:
+        """The queries with these fields as their text; without fields ir_datasets' default, such as the title."""
         if not self._split:
             self._check_contents("documents", "queries")
-        return {q: text for id_ in self._split.values() or [self.source] for q, text in _read_queries(id_).items()}
+        ids = self._split.values() or [self.source]
+        return {query_id: text for id_ in ids for query_id, text in _read_queries(id_, fields).items()}
 
     @functools.cached_property
     def judged(self) -> Judged:
@@ -230,10 +244,21 @@ def _has(dataset: object, *kinds: str) -> bool:
     return all(getattr(dataset, CONTENTS[kind])() for kind in kinds)
 
 
-def _read_queries(source: str) -> dict[str, str]:
+def _read_queries(source: str, fields: Sequence[str] = ()) -> dict[str, str]:
     dataset = library().load(source)
+    known = [name for name, kind in dataset.queries_cls().__annotations__.items() if kind is str and name != "query_id"]
+    if unknown := [field for field in fields if field not in known]:
+        hint = nearest(unknown[0], known, f"{source} has {', '.join(known)}")
+        raise UserError(f"--collection.query-field {'+'.join(fields)}: no field {unknown[0]}; {hint}")
     with _error_in_one_line(source, "queries"):
-        return {query.query_id: query.default_text() for query in dataset.queries_iter()}
+        return {query.query_id: _query_text(query, fields) for query in dataset.queries_iter()}
+
+
+def _query_text(query: Query, fields: Sequence[str]) -> str:
+    """The fields of a query, on one line; without fields ir_datasets' default text."""
+    if not fields:
+        return str(query.default_text())
+    return " ".join(" ".join(getattr(query, field).split()) for field in fields).strip()
 
 
 def _read_qrels(source: str) -> Qrels:

@@ -12,13 +12,13 @@ from rerank.data.types import Fold
 from rerank.utils.errors import UserError
 
 FILES = {
-    "train": ("train.txt", "set1.train.txt"),
-    "valid": ("vali.txt", "set1.valid.txt"),
-    "test": ("test.txt", "set1.test.txt"),
-}  # the file names of LETOR and MSLR, and of Yahoo
+    "train": ("train.txt", "set1.train.txt", "trainingset.txt"),
+    "valid": ("vali.txt", "set1.valid.txt", "validationset.txt"),
+    "test": ("test.txt", "set1.test.txt", "testset.txt"),
+}  # the file names of LETOR 4.0 and MSLR, of Yahoo, and of LETOR 3.0
 EXPECTED = (
-    "expected a file, or a folder with train.txt, vali.txt and test.txt (Yahoo: set1.train.txt, …), in Fold1, Fold2, … "
-    "or not, .gz or not"
+    "expected a file, or a folder with train.txt, vali.txt and test.txt (Yahoo: set1.train.txt, …; LETOR 3.0: "
+    "trainingset.txt, …), in Fold1, Fold2, … or not, .gz or not"
 )
 LINE = re.compile(rb"\s*[-+]?[0-9]\S*\s+qid:")  # the beginning of a line of feature vectors
 BEGINNING = 2**16  # bytes that are searched for such a line
@@ -30,6 +30,14 @@ def is_feature_source(source: str) -> bool:
     if path.is_file():
         return _has_features(path)
     return any(map(_files, _folders(path).values())) and not (path / "corpus.jsonl").exists()
+
+
+def lacks_query_ids(source: str) -> bool:
+    """Whether a file has SVMlight lines without query ids, which give no rankings."""
+    if not Path(source).is_file():
+        return False
+    first = next(iter(read_lines(source, EXPECTED)), None)
+    return first is not None and re.match(rb"\s*[-+]?[0-9]\S*\s+[0-9]+:", first[2]) is not None
 
 
 def fold_names(source: str, folds: int) -> list[str]:
@@ -52,7 +60,7 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> tuple[Fold, St
     folder = _folders(path)[name]
     files = _files(folder)
     if missing := [names for split, names in FILES.items() if split not in files]:
-        raise UserError(f"{folder}: expected one of {' and '.join(missing[0])}, .gz or not, got none")
+        raise UserError(f"{folder}: expected {' or '.join(missing[0])}, .gz or not, got none")
     store = open_store(files, cache)
     return Fold(name, **store.query_ids), store
 

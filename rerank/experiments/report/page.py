@@ -1,13 +1,15 @@
 """`rerank report`: writes an HTML page about experiments or run files, from report.html and report.css."""
 
 from collections.abc import Sequence
+from datetime import date
 from itertools import chain
 from pathlib import Path
 from typing import Literal
 
+from rerank.config import Config, sections
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, open_collection
-from rerank.evaluation.tables import Table
+from rerank.evaluation.compare import Comparison
 from rerank.experiments.report.drawing import inline_svg
 from rerank.experiments.report.elements import Figure, Missing, Rows, or_missing, render_page
 from rerank.experiments.report.plot import CHARTS, DEPTH, chart_figure, gains
@@ -16,6 +18,7 @@ from rerank.experiments.runs.experiment_results import ExperimentResults, FoldEp
 from rerank.experiments.runs.manifest import FoldManifest
 from rerank.experiments.runs.results import Compared, Results, compared_with_first, open_results
 from rerank.experiments.runs.run_files import RunFiles, are_run_files, compare_files
+from rerank.experiments.runs.settings import differences
 from rerank.utils.errors import UserError
 from rerank.utils.files import check_output, write_text
 from rerank.utils.progress import log
@@ -47,8 +50,10 @@ def page_of_experiments(results: Results[ExperimentResults]) -> str:
     try:
         if first.has_features:
             raise UserError("feature vectors have none")
-        source, queries = (str(first.setting(f"collection.{key}") or "") for key in ("source", "queries"))
-        collection = open_collection(source, queries)
+        source, queries, field = (
+            str(first.setting(f"collection.{key}") or "") for key in ("source", "queries", "query_field")
+        )
+        collection = open_collection(source, queries, list(filter(None, field.split("+"))))
     except UserError as error:
         missing = str(error)
     finished = [experiment for experiment in experiments if experiment.folder.all_run.is_file()]
@@ -59,7 +64,8 @@ def page_of_experiments(results: Results[ExperimentResults]) -> str:
         charts=("learning", "gain"),
         descriptions=[_description(results, experiment) for experiment in experiments],
         name=first.folder.collection.path.resolve().name,
-        summary=_table(finished) if finished else None,
+        comparison=_comparison(finished) if finished else None,
+        settings=[_settings(experiment) for experiment in experiments],
         unfinished=[experiment.name for experiment in experiments if experiment not in finished],
         cost=cost_table(experiments),
     )
@@ -75,7 +81,8 @@ def page_of_files(files: RunFiles, measure: str, qrels: Path | None, source: str
         charts=("gain",),
         descriptions=[f"Compared with {next(iter(files.runs))}."] * len(results.experiments),
         name=", ".join(files.runs),
-        summary=compare_files(files, results.qrels_file).table(),
+        comparison=compare_files(files, results.qrels_file),
+        settings=[None] * len(results.experiments),
         unfinished=[],
         cost=None,
     )
@@ -87,6 +94,8 @@ def _render(
     texts: Texts,
     charts: Sequence[str],
     descriptions: Sequence[str],
+    comparison: Comparison | None,
+    settings: Sequence[Rows | None],
     **variables: object,
 ) -> str:
     """Renders the page; reads the shown texts from the collection, if there is one."""
@@ -105,11 +114,12 @@ def _render(
     if texts.reason:
         log.info(f"no texts: {texts.reason}")
     sections = []
-    for experiment, description in zip(results.experiments, descriptions, strict=True):
+    for experiment, description, own in zip(results.experiments, descriptions, settings, strict=True):
         sides = changed.get(experiment.name, {}).items()  # none if the first stage's run is missing
         section = {
             "name": experiment.name,
             "description": description,
+            "settings": own,
             "figures": [_figure(name, results, experiment) for name in charts],
             "changed": {
                 title: [(g, documents_of(results, experiment, g, texts)) for g in side] for title, side in sides
@@ -124,17 +134,33 @@ def _render(
         absent=[or_missing(e.candidates) for e in results.experiments if not e.first_stage],
         figures=[_figure(DEPTH, results)] if compared else [],
         experiments=sections,
+        summary=comparison.table() if comparison else None,
+        details=comparison.table(details=True) if comparison and len(comparison.measurements) > 1 else None,
         **variables,
     )
 
 
-def _table(experiments: Sequence[ExperimentResults]) -> Table:
-    """The table of `rerank eval`: first stages, then the experiments."""
+def _comparison(experiments: Sequence[ExperimentResults]) -> Comparison:
+    """The comparison of `rerank eval`: first stages, then the experiments."""
     collection = experiments[0].folder.collection
     first = [experiment.first_stage_file for experiment in experiments if experiment.first_stage]
     runs = [experiment.folder.all_run for experiment in experiments]
     folds = collection.folds if collection.folds.is_file() else None
-    return compare_files([*dict.fromkeys(first), *runs], collection.qrels, folds).table()
+    return compare_files([*dict.fromkeys(first), *runs], collection.qrels, folds)
+
+
+def _settings(experiment: ExperimentResults) -> Rows:
+    """The settings that differ from the defaults, the seed, and when and with which versions the folds were trained."""
+    changed = differences(sections(Config()), experiment.settings)
+    rows: list[list[object]] = [[key, now] for key, (_, now) in changed.items()]
+    rows += [["training.seed", experiment.setting("training.seed")]] if "training.seed" not in changed else []
+    facts = [fold.facts for fold in experiment.folds if fold.facts]
+    versions = [f"{name} {one}" for name, one in (facts[0].get("versions", {}) if facts else {}).items() if one]
+    written = [fold.folder.manifest.stat().st_mtime for fold in experiment.folds if fold.facts]
+    dates = {date.fromtimestamp(seconds).isoformat() for seconds in written}
+    rows += [["versions", ", ".join(versions)]] if versions else []
+    rows += [["date", ", ".join(sorted(dates))]] if dates else []
+    return Rows(("setting", "value"), rows)
 
 
 def _description(results: Results, experiment: ExperimentResults) -> str:
@@ -158,8 +184,11 @@ def _figure(name: str, results: Results, *experiment: Compared) -> Figure:
 
 def cost_table(experiments: Sequence[ExperimentResults]) -> Rows | Missing:
     """A row per finished fold: epochs, validation, time, speed and memory, from the log and the manifest."""
+    named = [str(measure) for experiment in experiments if (measure := experiment.setting("training.measure"))]
+    measure = named[0] if len(set(named)) == 1 else "each run's measure"
+    measure = "negated loss" if measure == "loss" else measure
     costs = {
-        f"{experiment.name}, fold {fold.name}": _cost(fold, fold.facts)
+        f"{experiment.name}, fold {fold.name}": _cost(fold, fold.facts, measure)
         for experiment in experiments
         for fold in experiment.folds
         if fold.facts
@@ -169,12 +198,12 @@ def cost_table(experiments: Sequence[ExperimentResults]) -> Rows | Missing:
     return Rows(["run", *next(iter(costs.values()))], [[name, *cost.values()] for name, cost in costs.items()])
 
 
-def _cost(fold: FoldResults, facts: FoldManifest) -> dict[str, object]:
+def _cost(fold: FoldResults, facts: FoldManifest, measure: str) -> dict[str, object]:
     seconds, memory, precision = facts.get("seconds"), facts.get("peak_memory"), facts.get("precision", "–")
     return {
         "epochs": facts.get("epochs", "–"),
         "kept": facts.get("best_epoch", "–"),
-        "validation": _value(fold.kept["valid"] if fold.history else None),
+        f"validation ({measure})": _value(fold.kept["valid"] if fold.history else None),
         "first stage": _value(fold.first_stage),
         "minutes": "–" if seconds is None else f"{seconds / 60:.1f}",
         "tokens/s": _rate(fold.history, "tokens"),

@@ -131,7 +131,7 @@ class ExperimentResults:
         recorded = (found["first_stage"]["run"] for found in facts if "first_stage" in found)
         if file := next(recorded, ""):  # its name may have a hash of queries, which the settings do not tell
             return collection.path / Path(file).name
-        return collection.bm25_run(FirstStageSettings(depth=self.depth))
+        return collection.bm25_run()
 
     @functools.cached_property
     def first_stage(self) -> Run:

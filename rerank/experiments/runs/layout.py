@@ -6,15 +6,13 @@ runs/<collection>/<experiment>/fold1/  FoldFolder, also final/, the model to dep
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
-from rerank.config import CollectionSettings, FirstStageSettings
 from rerank.data.types import FINAL
 from rerank.utils.locks import is_locked
-
-DEFAULT = CollectionSettings()
-"""The default settings, which are left out of file names."""
 
 MANIFEST = "manifest.json"
 
@@ -122,23 +120,14 @@ class CollectionFolder:
     features = Inside("features")  # a cache: the parsed feature vectors
     feature_hashes = Inside("features.json")  # the hash of each fold's feature files
 
-    def bm25_run(
-        self, settings: FirstStageSettings, collection: CollectionSettings = DEFAULT, queries: str = "", drawn: str = ""
-    ) -> Path:
-        """BM25's run; its name has the settings that differ from the defaults.
+    def bm25_run(self, differences: Mapping[str, object] = MappingProxyType({})) -> Path:
+        """BM25's run: bm25.run with the settings of the first one, else with what differs from them in its name.
 
-        `queries` is a hash of the queries of a file, `drawn` a hash of drawn queries.
+        >>> str(CollectionFolder(Path("towns")).bm25_run({"k1": 1.2, "depth": 15}))
+        'towns/bm25-k1=1.2-depth=15.run'
         """
-        default = FirstStageSettings()
-        values = {name: getattr(settings, name) for name in ("index", "depth", "k1", "b")}
-        words = [f"-{name}={value}" for name, value in values.items() if value != getattr(default, name)]
-        if collection.queries:
-            stem = Path(collection.queries).name.partition(".")[0]
-            words.append(f"-queries={'-'.join(filter(None, (stem, queries)))}")
-        words += [f"-drawn={drawn}"] if drawn else []
-        words += [f"-language={collection.language}"] if collection.language != DEFAULT.language else []
-        name = re.sub(r"[\s/]", "_", "".join(words))
-        return self.path / f"bm25{name}.run"
+        words = "".join(f"-{name}={value}" for name, value in differences.items())
+        return self.path / ("bm25" + re.sub(r"[\s/]", "_", words) + ".run")
 
     def teacher(self, identity: str) -> tuple[Path, Path]:
         """A teacher's run, and the training lists with its scores; `identity` is a hash of teacher and inputs."""

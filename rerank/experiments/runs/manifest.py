@@ -84,6 +84,7 @@ class FoldManifest(TypedDict):
     device: NotRequired[str]
     device_name: NotRequired[str | None]
     processes: NotRequired[int]
+    versions: NotRequired[dict[str, str | None]]
 
 
 def write_manifest(path: Path, facts: Mapping[str, object]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rerank.data.folds import SPLIT, read_folds
 from rerank.data.runs import read_qrels, read_run
+from rerank.data.trec import examples
 from rerank.data.types import Run
 from rerank.evaluation.compare import Comparison, map_to_folds, measured, select_queries
 from rerank.evaluation.measures import DEFAULT_MEASURES, measure_names
@@ -132,14 +133,17 @@ def compare_files(
     folds: Path | None = None,
     fold: str | None = None,
     measures: Iterable[str] | None = None,
+    judged_queries_only: bool = False,
 ) -> Comparison:
     """Compares the runs in TREC files, read or not, as `rerank eval` does; `compare` does so for runs in memory.
 
     Files whose names differ only in the number of a fold are the folds of one run. `qrels` is a file of judgments and
     `folds` a folds.json; the defaults are the files next to a run or up to three folders above. Without a folds.json,
     the fold numbers in the file names are used. `fold` limits the comparison to the test queries of one fold, as does
-    a folds.json with one fold; "all" is every fold. `dataclasses.replace` sets the baseline and the test. Raises
-    UserError as `compare`, if a file is missing or malformed, and if there are no judgments or no such fold.
+    a folds.json with one fold; "all" is every fold. With `judged_queries_only` the judged queries that a run lacks are
+    left out, as trec_eval does without -c; otherwise they count 0. `dataclasses.replace` sets the baseline and the
+    test. Raises UserError as `compare`, if a file is missing or malformed, and if there are no judgments or no such
+    fold.
     """
     names = measure_names(measures or DEFAULT_MEASURES)
     files = runs if isinstance(runs, RunFiles) else RunFiles.read(runs)
@@ -149,5 +153,10 @@ def compare_files(
     fold_of = map_to_folds(read_folds(folds), str(folds)) if folds else files.fold_of()
     if fold in (None, "all"):  # with a single fold, only its test queries count
         fold = next(iter(fold_of.values())) if folds and len(set(fold_of.values())) == 1 else None
-    queries = select_queries(judged, fold_of, fold, str(folds or "the folds in the names of the files"))
-    return Comparison(*measured(files.runs, judged, queries, names, str(qrels)))
+    lacking = [q for q in judged if judged_queries_only and not all(run.get(q) for run in files.runs.values())]
+    common = {query_id: grades for query_id, grades in judged.items() if query_id not in set(lacking)}
+    queries = select_queries(common, fold_of, fold, str(folds or "the folds in the names of the files"))
+    comparison = Comparison(*measured(files.runs, judged, queries, names, str(qrels)))
+    if lacking:
+        comparison.notes.append(f"{len(lacking)} judged queries that a run lacks are left out: {examples(lacking)}.")
+    return comparison

@@ -18,7 +18,7 @@ from rerank.batches.templates import open_template
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export.formats import OPENERS, WRITERS, Graph, Rows
 from rerank.models.gpu import Autocast
-from rerank.models.hub import EXPORT_FILE, Recorded, quiet_transformers
+from rerank.models.hub import EXPORT_FILE, Recorded, quiet_transformers, recorded_cut
 from rerank.models.packing import first_token_part, in_mode, layers_of
 from rerank.models.pooling import POOLINGS, expect_pooling
 from rerank.utils.errors import UserError
@@ -61,6 +61,7 @@ class ExportedCrossEncoder:
         self.precision: str = facts["precision"]
         self.pooling, self.template = facts["pooling"], facts["template"]
         self.max_length, self.max_doc_tokens = facts["max_length"], facts["max_doc_tokens"]
+        self.cut = recorded_cut(self.settings)
         self.first_stage_weight: float = self.settings.get("first_stage_weight", 0.0)
         self._graph = graph
 
@@ -111,7 +112,13 @@ def write_export(target: Path, name: str, model: CrossEncoder, form: str, int8: 
         "template": model.template,
         "max_length": model.max_length,
         "max_doc_tokens": model.max_doc_tokens,
-        "settings": {**model.settings, "pooling": model.pooling, "max_doc_tokens": model.max_doc_tokens},
+        "settings": {
+            **model.settings,
+            "pooling": model.pooling,
+            "max_doc_tokens": model.max_doc_tokens,
+            "passage_tokens": model.cut.tokens,
+            "passage_overlap": model.cut.overlap,
+        },
         "files": record_of(target, sorted(target.iterdir())),
     }
     (target / EXPORT_FILE).write_text(json.dumps(facts, indent=1), encoding="utf-8")

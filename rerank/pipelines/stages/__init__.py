@@ -15,7 +15,8 @@ from rerank.pipelines.stages.neighbours import NeighboursStage
 from rerank.pipelines.stages.query_adapter import QueryAdapterStage
 from rerank.pipelines.stages.run_file import RunFileStage
 from rerank.pipelines.stages.similar_queries import SimilarQueriesStage
+from rerank.pipelines.stages.sparse import SparseStage
 
 __all__ = ["BM25Stage", "CrossEncoderStage", "DenseStage", "FeaturesStage", "FeedbackStage", "FusionStage"]
 __all__ += ["LateInteractionStage", "NeighboursStage", "QueryAdapterStage", "RunFileStage", "SimilarQueriesStage"]
-__all__ += ["Stages"]
+__all__ += ["SparseStage", "Stages"]

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from rerank.config import Config
-from rerank.data.collections import Collection, open_collection, with_copied_documents
+from rerank.data.collections import Collection, with_copied_documents
 from rerank.data.embeddings import EmbeddingStore
 from rerank.data.store import is_finished
 from rerank.data.types import Run
-from rerank.experiments.collection import folder_of
+from rerank.experiments.collection import collection_of, folder_of
 from rerank.experiments.first_stage import find_index, with_texts
 from rerank.experiments.runs.layout import CollectionFolder
+from rerank.pipelines.sparse_vectors import SparseVectors, open_sparse_vectors, sparse_folder
 from rerank.pipelines.vectors import LateInteraction, open_late_interaction, open_vectors, vectors_folder
 from rerank.retrieval.exact_search import search_exactly
 from rerank.retrieval.lucene_index import own_index
@@ -35,6 +36,9 @@ FAISS = "faiss"
 
 LATE = "late interaction"
 """The key of codes of tokens among the shared objects."""
+
+SPARSE = "sparse vectors"
+"""The key of sparse vectors of documents among the shared objects."""
 
 VECTORS = "vectors"
 """The key of vectors of documents among the shared objects."""
@@ -83,7 +87,7 @@ class World:
 
         Raises UserError if the collection cannot be opened.
         """
-        collection = open_collection(config.collection.source, config.collection.queries)
+        collection = collection_of(config.collection)
         if copy_to:
             collection = with_copied_documents(collection, copy_to)
         return cls(config, collection, folder_of(config, collection))
@@ -172,6 +176,17 @@ class World:
         encoder = open_multi_vector(place, self._device(), precision) if is_trained else self.encoder(name)
         return open_late_interaction(TokenEncoder(encoder, is_trained), self.texts, self.folder, self.cache)
 
+    def sparse_vectors(self, name: str) -> SparseVectors:
+        """The vectors of the documents by a sparse encoder, made unless they exist; UserError if it is none."""
+        return self._once(SPARSE, name, lambda: self._open_sparse_vectors(name))
+
+    def _open_sparse_vectors(self, name: str) -> SparseVectors:
+        from rerank.models.sparse_encoder import open_sparse_encoder  # loads torch
+
+        encoder = open_sparse_encoder(self.place_of(name), self._device(), self.config.training.precision)
+        folder = self._where(lambda one: is_finished(sparse_folder(encoder, self.texts, one)))
+        return open_sparse_vectors(encoder, self.texts, folder)
+
     def _device(self) -> str:
         from rerank.training.device import select_device  # loads torch
 
@@ -197,6 +212,8 @@ class World:
         places = []
         if (LATE, name) in self._made:
             places.append(self.late_interaction(name).store.folder)
+        if (SPARSE, name) in self._made:
+            places.append(self.sparse_vectors(name).folder)
         if (VECTORS, name) in self._made:
             vectors = self._vectors_folder(name, self.folder)
             places += [vectors, index_folder(vectors)]

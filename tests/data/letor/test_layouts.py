@@ -34,6 +34,7 @@ def refused(source: Path, name: str = "1", folds: int = 5) -> str:
         (LETOR, 46, "Fold{}", "test vali train"),
         (OHSUMED, 45, "fold{}", "test vali train"),
         (MSLR, 136, "Fold{}", "test.txt.gz vali.txt.gz train.txt.gz"),
+        (OHSUMED, 45, "Fold{}", "testset.txt validationset.txt trainingset.txt"),  # LETOR 3.0
     ],
 )
 def test_five_folds(tmp_path, form, width, names, parts):
@@ -139,7 +140,7 @@ def test_files_that_are_not_as_expected(tmp_path):
         fold_names(str(source), 5)
     write_folds(source)
     (source / "Fold1" / "vali.txt").unlink()
-    assert "Fold1: expected one of vali.txt and set1.valid.txt, .gz or not, got none" in refused(source)
+    assert "Fold1: expected vali.txt or set1.valid.txt or validationset.txt, .gz or not, got none" in refused(source)
     put(source / "Fold3" / "vali.txt", (source / "Fold3" / "test.txt").read_text())
     assert "Fold3/vali.txt and Fold3/test.txt: expected no query in both, got query 30" in refused(source, "3")
     (source / "Fold4" / "test.txt").unlink()

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from rerank.cli.main import main
 from rerank.experiments.runs.manifest import write_manifest
 from rerank.experiments.runs.run_files import compare_files
 from tests.support.parsed_html import Page
-from tests.support.small_results import FIRST_STAGE
+from tests.support.small_results import FIRST_STAGE, write_results
 
 CHARTS_OF_ALL, CHARTS_OF_ONE = 1, 2
 
@@ -63,6 +64,23 @@ def test_the_table_is_that_of_eval(page, written):
     values = re.findall(r"\d\.\d{4} ± \d\.\d{4}", str(compare_files(runs)))
     assert len(values) == 30
     assert all(value in page.text for value in values)
+
+
+def test_the_page_has_differences_settings_and_the_measure_of_validation(page, written):
+    folder = written / "runs" / "towns"
+    runs = [folder / f"{FIRST_STAGE}.run", *(folder / name / "all.run" for name in ("good", "poor"))]
+    details = compare_files(runs).details()
+    for interval in re.findall(r"[+-]\d\.\d{4} \[[^]]+\]", details):
+        assert interval in page.text
+    assert page.text.count("Settings and versions") == 2
+    for part in ("first_stage.depth", "training.seed", "validation (nDCG@20)", date.today().isoformat()):
+        assert part in page.text
+
+
+def test_one_epoch_is_a_table_and_no_curve(tmp_path):
+    page = report(write_results(tmp_path, {"short": 1.0}, epochs=1))
+    assert "one epoch a fold is no curve; the table of folds has its values" in page.text
+    assert "validation (nDCG@20)" in page.text
 
 
 def test_the_page_of_run_files_has_what_runs_and_judgments_tell(folder, tmp_path, monkeypatch):

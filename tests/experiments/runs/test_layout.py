@@ -2,7 +2,6 @@
 
 import re
 
-from rerank.config import CollectionSettings, FirstStageSettings
 from rerank.experiments.runs.layout import CollectionFolder, ExperimentFolder
 from tests.support.paths import ROOT
 
@@ -41,9 +40,6 @@ def test_folds_are_ordered_by_number_and_know_whether_they_are_finished(tmp_path
 
 def test_first_stages_with_other_settings_have_other_names(tmp_path):
     folder = CollectionFolder(tmp_path)
-    assert folder.bm25_run(FirstStageSettings()) == tmp_path / "bm25.run"
-    german = CollectionSettings(language="de")
-    assert folder.bm25_run(FirstStageSettings(), german) == tmp_path / "bm25-language=de.run"
-    new = CollectionSettings(queries="a b/new topics.v2.tsv.gz")
-    assert folder.bm25_run(FirstStageSettings(), new, "0123abcd").name == "bm25-queries=new_topics-0123abcd.run"
-    assert folder.bm25_run(FirstStageSettings(k1=1.2)) == tmp_path / "bm25-k1=1.2.run"
+    assert folder.bm25_run() == tmp_path / "bm25.run"
+    found = folder.bm25_run({"index": "a b/index", "k1": 1.2})
+    assert found == tmp_path / "bm25-index=a_b_index-k1=1.2.run"

@@ -17,13 +17,17 @@ from rerank.pipelines.stages import (
     QueryAdapterStage,
     RunFileStage,
     SimilarQueriesStage,
+    SparseStage,
 )
 from rerank.pipelines.stages.world import World
+from tests.support.small_world import WORDS
+from tests.support.tiny_encoders import make_sparse_encoder
 
 ADAPTING = TrainingSettings(epochs=2, lists_per_epoch="all", lists_per_step=2, head_lr=3e-3)
 STAGES = {
     "bm25": BM25Stage(),
     "dense": DenseStage("encoder"),
+    "sparse": SparseStage("sparse"),
     "feedback": FeedbackStage(("bm25", "dense"), "encoder"),
     "run": RunFileStage("runs/towns/bm25.run"),
     "fusion": FusionStage(("bm25", "dense")),
@@ -52,6 +56,8 @@ class Judged:
 
 
 def open_world(**settings) -> World:
+    if not Path("sparse").exists():
+        make_sparse_encoder(Path("sparse"), [*WORDS, "good", "bad"])
     config = replace(Config("towns"), **settings)
     world = World.open(config)
     return world.knowing(world.collection.queries)

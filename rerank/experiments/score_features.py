@@ -1,0 +1,51 @@
+"""`rerank score` with a model of feature vectors: scores the documents of a file and writes the run."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from rerank.config import Config
+from rerank.data.letor.layouts import is_feature_source
+from rerank.data.letor.store import FeatureSet, open_store
+from rerank.data.trec import write_run
+from rerank.experiments.runs.layout import CollectionFolder
+from rerank.experiments.runs.manifest import manifest_of, tag_of, write_manifest
+from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, score_features
+from rerank.training.device import kept_torch_settings, open_accelerator
+from rerank.utils.errors import UserError
+from rerank.utils.files import atomic_write, file_hash
+
+
+@kept_torch_settings()
+def score_feature_file(config: Config, checkpoint: Path, out: Path) -> Path:
+    """Scores all documents of a file of SVMlight lines with a checkpoint of `rerank train`; writes run and manifest.
+
+    The labels of the lines are not used. Raises UserError for a source that is no such file, for more features than the
+    model has, and if `out` cannot be written.
+    """
+    manifest, tag, source = manifest_of(out), tag_of(out), Path(config.collection.source)
+    if not source.is_file() or not is_feature_source(str(source)):
+        raise UserError(
+            f"--collection {source}: {checkpoint} is a model of feature vectors; expected a file of SVMlight lines"
+        )
+    model = open_feature_mlp(checkpoint)
+    cache = CollectionFolder(Path(config.output.folder) / source.name.partition(".")[0]).features
+    found = open_store({"all": source}, cache).features
+    accelerator = open_accelerator(config.training)
+    run = score_features(model.to(accelerator.device), _as_wide(found, model, source), found.qrels(), accelerator)
+    with atomic_write(out) as tmp:
+        write_run(tmp, run, tag)
+    facts = {"model": str(checkpoint), "features": {source.name: file_hash(source)}, "queries": len(run)}
+    write_manifest(manifest, {**facts, "run": {"sha256": file_hash(out)}})
+    return out
+
+
+def _as_wide(found: FeatureSet, model: FeatureMLP, source: Path) -> FeatureSet:
+    """The features in as many columns as the model has; a file leaves features out that are 0 in all its lines."""
+    missing = model.features - found.features.shape[1]
+    if missing < 0:
+        raise UserError(
+            f"{source}: has {found.features.shape[1]} features; the model was trained with {model.features}"
+        )
+    return replace(found, features=np.pad(found.features, ((0, 0), (0, missing)))) if missing else found

@@ -1,0 +1,91 @@
+"""The sparse vectors of a collection's documents: made once by a sparse encoder, on disk, and searched exactly."""
+
+import functools
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import sparse
+
+from rerank.data.collections import Collection
+from rerank.data.store import ArrayStore, StoreWriter, open_store
+from rerank.data.types import Run
+from rerank.experiments.runs.layout import CollectionFolder
+from rerank.utils.errors import UserError
+from rerank.utils.files import short_hash
+from rerank.utils.progress import log, progress
+
+if TYPE_CHECKING:
+    from rerank.models.sparse_encoder import SparseEncoder
+
+COLUMNS = {"pieces": np.int32, "weights": np.float32}
+"""The word pieces of a document with a weight, ascending, and the weights."""
+
+DOCUMENTS_AT_ONCE = 64
+"""Documents that are encoded together; fixed, because the rounding depends on it."""
+
+QUERIES_AT_ONCE = 32
+"""Queries that are compared with all documents together."""
+
+
+@dataclass(frozen=True)
+class SparseVectors:
+    """A sparse encoder and the vectors of the documents that have text."""
+
+    encoder: "SparseEncoder"
+    store: ArrayStore
+    folder: Path
+
+    @functools.cached_property
+    def matrix(self) -> sparse.csr_matrix:
+        """(documents, vocabulary) float32."""
+        offsets, pieces = self.store.offsets("weights"), self.store.values["pieces"]
+        width = self.encoder.encode_queries(["x"]).shape[1]
+        return sparse.csr_matrix((self.store.values["weights"], pieces, offsets), shape=(len(self.store), width))
+
+    def search(self, queries: Mapping[str, str], depth: int) -> Run:
+        """The `depth` documents of each query with the highest dot products above 0, best first."""
+        run: Run = {}
+        left = iter(queries.items())
+        while chunk := dict(itertools.islice(left, QUERIES_AT_ONCE)):
+            vectors = self.encoder.encode_queries(list(chunk.values()))
+            scores = self.matrix @ vectors.toarray().T
+            for query_id, column in zip(chunk, scores.T, strict=True):
+                best = np.lexsort((np.arange(len(column)), -column))[:depth]
+                found = best[column[best] > 0]
+                run[query_id] = {self.store.ids.id_of(row): float(column[row]) for row in found.tolist()}
+        return run
+
+
+def open_sparse_vectors(encoder: "SparseEncoder", collection: Collection, folder: CollectionFolder) -> SparseVectors:
+    """The sparse vectors of a collection's documents, read from `folder` or made; an interrupted command resumes.
+
+    Raises UserError if no document has text, and as `open_store`.
+    """
+
+    def fill(writer: StoreWriter) -> None:
+        left, number, empty = iter(progress(collection.documents(), collection.count(), "sparse vectors")), 0, 0
+        while chunk := list(itertools.islice(left, DOCUMENTS_AT_ONCE)):
+            with_text = [document for document in chunk if document.text.strip()]
+            empty += len(chunk) - len(with_text)
+            done, number = max(0, writer.items - number), number + len(with_text)
+            if writer.items < number:
+                rows = encoder.encode_documents([document.text for document in with_text])
+                for place in range(done, len(with_text)):
+                    row = rows[place]
+                    writer.add(with_text[place].doc_id, row.indices, row.data)
+        if not number:
+            raise UserError(f"{place_of}: there is no document with text to encode; expected at least one")
+        if empty:
+            log.info(f"{empty} documents have no text, so the sparse encoder cannot find them")
+
+    place_of = sparse_folder(encoder, collection, folder)
+    return SparseVectors(encoder, open_store(place_of, "sparse vectors", COLUMNS, fill), place_of)
+
+
+def sparse_folder(encoder: "SparseEncoder", collection: Collection, folder: CollectionFolder) -> Path:
+    """The folder of the vectors, named by hashes of the encoder and of the documents."""
+    return folder.embeddings / short_hash("sparse", encoder.hash) / short_hash(collection.fingerprint)

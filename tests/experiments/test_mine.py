@@ -1,0 +1,87 @@
+"""`rerank mine`: hard negatives that are neither judged relevant nor near-duplicates of what is."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rerank.cli.main import main
+from rerank.data.collections import open_collection
+from rerank.data.runs import read_run
+from rerank.data.trec import ranked, write_run
+from tests.support.small_collection import command, failed
+
+OUT = Path("mined.jsonl")
+RUN = "runs/towns/bm25.run"
+
+
+def mined(*words, by=RUN):
+    OUT.unlink(missing_ok=True)
+    main(["mine", "towns", "--by", by, "--out", str(OUT), *words])
+    return [json.loads(line) for line in OUT.read_text().splitlines()]
+
+
+def test_a_list_has_a_relevant_document_and_others_that_rank_high(here):
+    run, qrels = read_run(RUN), open_collection("towns").qrels
+    lists = mined("--negatives", "2", "--ranks", "2", "5")
+    relevant = {(q, d) for q, grades in qrels.items() for d, grade in grades.items() if grade > 0}
+    assert {(one["query_id"], one["doc_ids"][0]) for one in lists} <= relevant
+    for one in lists:
+        query_id, (positive, *negatives) = one["query_id"], one["doc_ids"]
+        assert one["labels"] == [qrels[query_id][positive], *[0] * len(negatives)]
+        places = ranked(run[query_id])[1:5]
+        expected = [doc_id for doc_id in places if not qrels[query_id].get(doc_id)]
+        assert negatives == expected[:2]
+    main(command("--fold", "1", "--training.lists", str(OUT), "--name", "mined"))
+
+
+def test_margins_are_below_the_score_of_the_relevant_document(here):
+    run = read_run(RUN)
+    for words, limit in (
+        (["--margin", "0.1"], lambda score: score - 0.1),
+        (["--relative-margin", "0.01"], lambda score: 0.99 * score),
+    ):
+        lists = mined(*words)
+        assert lists
+        for one in lists:
+            scores = run[one["query_id"]]
+            positive, *negatives = one["doc_ids"]
+            assert all(scores[doc_id] <= limit(scores[positive]) for doc_id in negatives)
+
+
+def test_near_duplicates_of_relevant_documents_are_left_out(here, caplog):
+    collection = open_collection("towns")
+    query_id = next(iter(collection.qrels))
+    relevant = next(doc_id for doc_id, grade in collection.qrels[query_id].items() if grade > 0)
+    (document,) = collection.get([relevant])
+    with Path("towns/corpus.jsonl").open("a") as corpus:
+        corpus.write(json.dumps({"_id": "twin", "text": f"{document.text} indeed"}) + "\n")
+        corpus.write(json.dumps({"_id": "other", "text": "nothing of the kind"}) + "\n")
+    write_run(Path("new.run"), {query_id: {"twin": 3.0, "other": 2.0, relevant: 1.0}}, "t")
+    for one in mined(by="new.run"):
+        assert one["doc_ids"][1:] == ["other"]
+    assert "1 near-duplicates of relevant documents are left out" in caplog.text
+
+
+def test_a_cross_encoder_ranks_and_random_negatives_repeat(here):
+    main(command("--fold", "1"))
+    checkpoint = "runs/towns/smoothi/fold1/checkpoint"
+    main(["score", checkpoint, RUN, "--out", "scored.run", "--config", "towns.toml"])
+    by_model, by_run = mined("--config", "towns.toml", by=checkpoint), mined(by="scored.run")
+    assert by_model == by_run
+    words = ["--sampling", "random", "--negatives", "1"]
+    first, again, other = mined(*words), mined(*words), mined(*words, "--seed", "1")
+    assert first == again != other
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--ranks", "5", "2"], "--ranks 5 2: expected two ranks from 1, the lower one first"),
+        (["--relative-margin", "2"], "--relative-margin 2: expected a share from 0 to 1"),
+        (["--margin", "1000"], "mined.jsonl: no relevant document has a negative; take more ranks, or no margin"),
+    ],
+)
+def test_a_mistake_is_one_line(here, capsys, words, expected):
+    assert expected in failed(capsys, "mine", "towns", "--by", RUN, "--out", str(OUT), *words)
+    assert not OUT.exists()
