@@ -22,16 +22,19 @@ from rerank.training.device import device_name
 from rerank.utils.errors import UserError
 from rerank.utils.parallel import count_cores
 from rerank.utils.progress import log
+from scripts.campaign.changes import changes
 from scripts.campaign.determinism import determinism
 from scripts.campaign.disks import disks
 from scripts.campaign.kills import kills
 from scripts.campaign.neighbours import neighbours
 from scripts.campaign.strangers import hostile, links
+from scripts.campaign.threads import threads
 from scripts.campaign.trials import SkippedError, Trial, trial_folder
 from scripts.campaign.world import UndisturbedError, World
 from scripts.command_line import open_app, run_app
 
-KINDS = {kind.__name__: kind for kind in (kills, disks, neighbours, determinism, links, hostile)}
+Kind = Literal["kills", "disks", "neighbours", "determinism", "links", "hostile", "threads", "changes"]
+KINDS = {kind.__name__: kind for kind in (kills, disks, neighbours, determinism, links, hostile, threads, changes)}
 """Every kind of trial, in the order in which they take turns."""
 SECONDS_BETWEEN_LINES = 20.0
 
@@ -58,7 +61,7 @@ def campaign(
     minutes: float = 30.0,
     seed: int | None = None,
     only: Annotated[
-        tuple[Literal["kills", "disks", "neighbours", "determinism", "links", "hostile"], ...],
+        tuple[Kind, ...],
         Parameter(consume_multiple=True, negative=()),
     ] = (),
     trials: int = 0,

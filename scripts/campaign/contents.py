@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-MEASURED = {"seconds", "peak_memory", "manifest_hash", "files", "commit"}
+MEASURED = {"seconds", "peak_memory", "manifest_hash", "files", "commit", "ms", "own_ms"}
 """Keys of manifests and logs that are times, memory, the commit of the checkout, or hashes of files with these."""
 INDEX = "index"
 """Lucene names its files anew each time."""

@@ -33,9 +33,31 @@ fold = "1"
 [[grid]]
 "training.lr" = [1e-2, 1e-3]
 """
+STAGES = """
+[stages.bm25]
+kind = "bm25"
+[stages.dense]
+kind = "dense"
+encoder = "encoder"
+[stages.kept]
+kind = "run"
+file = "kept.run"
+[stages.fusion]
+kind = "fusion"
+of = ["bm25", "dense", "kept"]
+[stages.answer]
+kind = "neighbours"
+of = "fusion"
+"""
 TRAIN = ("train", "--config", "towns.toml")
 FIRST = (*TRAIN, "--fold", "1")
 CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
+PIPELINE = "runs/towns/pipeline"
+OWN_INDEX, INDEX = "runs/towns/index", "index"
+FIT = ("fit", "towns", "--pipeline", "stages.toml")
+FITS = {"fitted": FIT, "fitted on an index": (*FIT, "--first-stage.index", INDEX)}
+"""The commands that fit a pipeline, by the state that each leaves."""
+RANK = ("score", PIPELINE, "--out", "answer.run")
 
 
 @dataclass(frozen=True)
@@ -65,10 +87,13 @@ CASES = {
 }
 """The commands that faults happen to, by name."""
 
+THREADS = (sys.executable, "-m", "scripts.campaign.threads")
 STATES = {
     "retrieved": ("new", CASES["retrieve"].words, RERANK, 0),
     "unfinished": ("retrieved", FIRST, (sys.executable, "-m", "scripts.campaign.world"), 130),
     "trained": ("retrieved", TRAIN, RERANK, 0),
+    "searchable": ("trained", (), THREADS, 0),
+    **{state: ("retrieved", words, RERANK, 0) for state, words in FITS.items()},
 }
 """How a state is made: from another one, by the words of a program, which ends with this exit code."""
 
@@ -114,10 +139,16 @@ class World:
         elif name == "shared":  # has a trained model, and nothing else of its runs
             shutil.copytree(self.state("new"), place)
             shutil.copytree(self.state("trained") / CHECKPOINT, place / "model")
+        elif name == "of other documents":
+            write_world(self.home, seed=1)
+            self._expect(Command(CASES["retrieve"].words), 0)
+            self.home.rename(place)
         else:
             before, words, program, code = STATES[name]
             shutil.copytree(self.state(before), self.home)
             self._expect(Command(words, program), code)
+            if name == "retrieved":
+                shutil.copytree(self.home / OWN_INDEX, self.home / INDEX)
             self.home.rename(place)
         return place
 
@@ -137,12 +168,14 @@ class World:
         return ended
 
 
-def write_world(folder: Path) -> None:
-    """Writes the collection `towns`, the feature vectors `letor`, the encoder, two configurations and a grid."""
-    write_collection(folder / "towns", QUERIES)
+def write_world(folder: Path, seed: int = 0) -> None:
+    """Writes the collection `towns`, feature vectors `letor`, an encoder, configurations, a grid, stages and a run."""
+    write_collection(folder / "towns", QUERIES, seed=seed)
     write_encoder(folder / "encoder")
     write_folds_of_features(folder / "letor", 15)
-    for name, content in (("towns.toml", SETTINGS), ("letor.toml", FEATURES), ("grid.toml", GRID)):
+    run = [f"q{q} Q0 d{q}-{place} {place + 1} {6 - place}.0 kept\n" for q in range(QUERIES) for place in range(6)]
+    files = {"towns.toml": SETTINGS, "letor.toml": FEATURES, "grid.toml": GRID, "stages.toml": STAGES}
+    for name, content in (files | {"kept.run": "".join(run)}).items():
         (folder / name).write_text(content)
 
 
