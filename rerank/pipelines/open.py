@@ -1,5 +1,6 @@
 """Opens the folder of a fitted pipeline, or makes a pipeline of BM25 and a cross-encoder."""
 
+import contextlib
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,9 @@ from rerank.training.device import open_reranker
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
+OPENING = 100
+"""Characters of the search that opens the files of a server."""
+
 UNCHANGED = {
     f"{section}.{key}": (value,) for section, values in sections(Config()).items() for key, value in values.items()
 } | {"collection.source": ("", Config().collection.source), "first_stage.depth": (50, Config().first_stage.depth)}
@@ -32,8 +36,8 @@ def open_pipeline(path: str, config: Config, copy_to: Path | None = None) -> Pip
     """Opens the pipeline in a folder, or makes one of BM25 and the cross-encoder `path`; loads documents and Java.
 
     The settings name the collection of a cross-encoder; a fitted pipeline has its own. `copy_to` is a folder for a copy
-    of the documents, from which a server reads. Raises UserError if anything
-    cannot be opened.
+    of the documents, from which a server reads; it also opens all other files that a search needs, as an update of the
+    folder replaces them. Raises UserError if anything cannot be opened.
     """
     if is_pipeline(Path(path)):
         pipeline = Pipeline.of(load_beside(config, Path(path), copy_to=copy_to))
@@ -42,6 +46,11 @@ def open_pipeline(path: str, config: Config, copy_to: Path | None = None) -> Pip
     world = pipeline.fitted.world  # loaded now, as the first query would wait for the documents and for Java
     list(world.texts.get([]))
     find_words("", world.config.collection.language)
+    if copy_to and (
+        text := next((text for document in world.texts.documents() if (text := document.text.strip())), "")
+    ):
+        with contextlib.suppress(UserError):  # a pipeline that ranks only the queries of a file
+            pipeline.search(text[:OPENING])
     return pipeline
 
 

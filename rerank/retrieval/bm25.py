@@ -63,7 +63,8 @@ class WrittenRun(NamedTuple):
 class Searcher:
     """BM25 on a Lucene index. `language` is the language of the queries, normally also of the index.
 
-    All methods raise UserError for an unknown language, if `index` is not a Lucene index, and with `rm3` if the index
+    The first search opens the index. The next ones read the files that were opened, also if others replace them. All
+    methods raise UserError for an unknown language, if `index` is not a Lucene index, and with `rm3` if the index
     does not store the words of its documents.
     """
 
@@ -86,16 +87,18 @@ class Searcher:
         self, queries: Mapping[str, str], depth: int, threads: int | None = None, before: int = 0
     ) -> Generator[tuple[str, dict[str, float]]]:
         """Searches query by query, in order, after the first `before`; a query without a result gives {}."""
-        check_index(self.index)
+        searcher = self.lucene
         left = iter(progress(itertools.islice(queries.items(), before, None), len(queries), "BM25", before=before))
         while batch := dict(itertools.islice(left, QUERIES_AT_ONCE)):
-            yield from self._search_batch(batch, depth, threads or count_cores())
+            yield from self._search_batch(searcher, batch, depth, threads or count_cores())
 
-    def _search_batch(self, queries: Mapping[str, str], depth: int, threads: int) -> list[tuple[str, dict[str, float]]]:
+    def _search_batch(
+        self, searcher: JavaObject, queries: Mapping[str, str], depth: int, threads: int
+    ) -> list[tuple[str, dict[str, float]]]:
         with reading(self.index), _any_number_of_terms():
             array = java_class("java.util.Arrays")
             texts, ids = array.asList(*queries.values()), array.asList(*queries)
-            results = self.lucene.batch_search(texts, ids, depth, threads)
+            results = searcher.batch_search(texts, ids, depth, threads)
             return [(query_id, {hit.docid: hit.score for hit in results.get(query_id) or ()}) for query_id in queries]
 
     def search_one(self, query: str, depth: int) -> dict[str, float]:
@@ -104,8 +107,8 @@ class Searcher:
         It calls Lucene directly: SimpleSearcher would read the stored fields of each hit into an object, which takes
         two thirds of the time of a query.
         """
+        searcher = self.lucene
         with reading(self.index), _any_number_of_terms():
-            searcher = self.lucene
             if self.rm3:
                 return {hit.docid: hit.score for hit in searcher.search(query, depth)}
             lucene = java_class("org.apache.lucene.search.IndexSearcher")(searcher.reader)
@@ -113,10 +116,12 @@ class Searcher:
             parsed = searcher.generator.buildQuery("contents", searcher.analyzer, query)
             return _scores_of(lucene.search(parsed, depth, searcher.BREAK_SCORE_TIES_BY_DOCID, True))
 
-    @property
+    @functools.cached_property
     def lucene(self) -> JavaObject:
         """Anserini's SimpleSearcher of the index; it stays open for the next query."""
-        return _open(self, index_identity(self.index))
+        check_index(self.index)
+        with reading(self.index):
+            return _open(self, index_identity(self.index))
 
 
 def retrieve(

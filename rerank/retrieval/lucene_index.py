@@ -169,18 +169,15 @@ def index_identity(index: Path) -> str:
 
 @contextlib.contextmanager
 def reading(index: Path) -> Iterator[None]:
-    """Lets only this thread call Java within the block.
-
-    Raises UserError if `index` is not an index, and for a Java error in the block, for example a damaged index.
-    """
-    check_index(index)
+    """Lets only this thread call Java within the block; raises UserError for a Java error, as of a damaged index."""
     with java_error_in_one_line(f"index {index}: Lucene cannot read it", REMEDY):
         yield
 
 
 @contextlib.contextmanager
 def open_searcher(index: Path) -> Iterator[JavaObject]:
-    """Yields Anserini's searcher of a Lucene index, and closes it. Raises the errors of `reading`."""
+    """Yields Anserini's searcher of a Lucene index, and closes it. Raises the errors of `check_index` and `reading`."""
+    check_index(index)
     with reading(index), contextlib.closing(java_class(SEARCHER)(str(index.resolve()))) as searcher:
         yield searcher
 

@@ -10,9 +10,11 @@ import pytest
 
 import rerank
 from rerank.cli.main import main
+from rerank.config import CollectionSettings, Config
 from rerank.data.runs import read_run
 from rerank.models.bi_encoder import BiEncoder
 from rerank.models.late_interaction import TokenEncoder
+from rerank.pipelines.open import older_than, open_to_serve
 from rerank.pipelines.record import read_evidence
 from rerank.pipelines.stages.world import World
 from rerank.utils import files
@@ -31,14 +33,19 @@ def home(home, tmp_path_factory, the_last_stage_answers):
     return folder
 
 
-@pytest.fixture
-def changed(here, monkeypatch):
-    """The collection with a new, a changed and a removed document; gives the texts that are embedded from now on."""
+def change():
+    """A new, a changed and a removed document."""
     file = Path("towns/corpus.jsonl")
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     lines = [line | {"text": "good again"} if line["_id"] == CHANGED else line for line in lines]
     lines = [{"_id": NEW, "title": "", "text": "alpha0 new"}, *(line for line in lines if line["_id"] != REMOVED)]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture
+def changed(here, monkeypatch):
+    """The collection with other documents; gives the texts that are embedded from now on."""
+    change()
     read, encode = [], BiEncoder.encode_documents
     monkeypatch.setattr(BiEncoder, "encode_documents", lambda self, texts: read.extend(texts) or encode(self, texts))
     token_vectors = TokenEncoder.document
@@ -88,6 +95,30 @@ def test_an_update_takes_the_documents_and_learns_nothing(folder, changed, capsy
     assert (folder / "manifest.json").read_bytes() == manifest
     main(["report", str(folder)])
     assert "Measured before `rerank update`" in folder.with_name(f"{folder.name}-report.html").read_text()
+
+
+@pytest.mark.parametrize("folder", [FOLDER, Path("portable")])
+def test_a_server_answers_with_what_it_opened_before_an_update(folder, here, tmp_path):
+    """Also a search that comes first after the update."""
+
+    def opened(name):
+        (tmp_path / name).mkdir()
+        config = Config(collection=CollectionSettings(source=""))
+        return open_to_serve(str(folder), config, None, None, tmp_path / name)[1]
+
+    def found(pipeline):
+        return [pipeline.search(query, explain=True) for query in ("amber0", "good again", "birch1 new")]
+
+    asked, waiting = opened("asked"), opened("waiting")
+    before = found(asked)
+    change()
+    main(["update", str(folder)])
+    for served in (asked, waiting):
+        assert found(served) == before
+        assert older_than(served.fitted.world.collection.origin).startswith("serving the documents that ")
+    new = opened("new")
+    assert found(new) != before
+    assert older_than(new.fitted.world.collection.origin) == ""
 
 
 def test_a_kill_between_the_two_renames_leaves_the_old_pipeline(changed, monkeypatch, capsys):

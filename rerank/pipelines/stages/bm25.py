@@ -5,8 +5,9 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar, TypedDict
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypedDict
 
 from rerank.data.types import Fold, Run
 from rerank.evaluation.evaluate import values_of
@@ -17,6 +18,9 @@ from rerank.pipelines.stages.world import World
 from rerank.utils.json_files import read_json
 from rerank.utils.parameters import Whole, at_least, between
 from rerank.utils.progress import progress
+
+if TYPE_CHECKING:
+    from rerank.retrieval.bm25 import Searcher
 
 FILE = "bm25.json"
 """The file with the tuned k1 and b."""
@@ -112,15 +116,20 @@ class BM25Ranker:
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
         """The best documents of each query that has text."""
-        from rerank.retrieval.bm25 import Searcher  # starts Java at the first search
-
-        settings, config = self.settings, self.world.config
-        searcher = Searcher(self.index, settings.k1, settings.b, config.collection.language, settings.rm3)
+        settings, searcher = self.settings, self._searcher
         with_text = {query_id: text for query_id, text in queries.items() if text.strip()}
         if len(with_text) == 1:  # needs no threads and no line in the log
             found = {query_id: searcher.search_one(text, settings.depth) for query_id, text in with_text.items()}
             return {query_id: scores for query_id, scores in found.items() if scores}
-        return searcher.search(with_text, settings.depth, config.first_stage.threads or None)
+        return searcher.search(with_text, settings.depth, self.world.config.first_stage.threads or None)
+
+    @cached_property
+    def _searcher(self) -> "Searcher":
+        """Stays open, so that a server searches the index that it opened."""
+        from rerank.retrieval.bm25 import Searcher  # starts Java at the first search
+
+        settings, language = self.settings, self.world.config.collection.language
+        return Searcher(self.index, settings.k1, settings.b, language, settings.rm3)
 
     def save(self, folder: Path) -> None:
         if self.settings.tune:
