@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from rerank.config import Config
+from rerank.data.taught import copy_taught
 from rerank.data.trec import ranked
 from rerank.data.types import Judgments, Run
 from rerank.evaluation.evaluate import evaluate
@@ -98,6 +99,7 @@ def export_checkpoint(config: Config, checkpoint: str, folder: Path, form: str, 
     sample = _sample(config, model) if int8 else None  # before the export, which takes minutes
     with atomic_write(folder) as tmp:
         write_export(tmp, checkpoint, trained, form, int8)
+        copy_taught(encoder_folder(checkpoint), tmp)
         if sample:
             report = measure_int8(sample, model, Reranker.load(tmp, device="cpu"))
             (tmp / REPORT).write_text(json.dumps(asdict(report), indent=1), encoding="utf-8")

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 from accelerate import Accelerator
@@ -12,11 +11,10 @@ from rerank.batches.passages import PassageBuilder
 from rerank.config import Config, FirstStageSettings
 from rerank.data.candidates import select_candidates
 from rerank.data.runs import read_run_arrays
-from rerank.data.types import Candidates, Fold
+from rerank.data.taught import taught_queries
+from rerank.data.types import Candidates
 from rerank.experiments.collection import as_trained, collection_of, folder_of
 from rerank.experiments.first_stage import first_stage_run, with_texts
-from rerank.experiments.runs.layout import FoldFolder
-from rerank.experiments.runs.manifest import read_manifest
 from rerank.experiments.text_task import TextDataset, cut_of, truncation_summary
 from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.compiled import WORTH_COMPILING, compile_layers
@@ -30,13 +28,6 @@ from rerank.utils.progress import log
 
 QUERIES_AT_ONCE = 1000
 """Queries whose candidates' tokens are counted together, which bounds the memory."""
-
-
-class TaughtFold(TypedDict):
-    """What the manifest of a fold says of its queries and documents."""
-
-    fold: Fold
-    documents: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -116,27 +107,20 @@ def recorded_depth(checkpoint: str) -> int:
 
 
 def count_taught(scoring: Scoring) -> int:
-    """The number of queries that trained the model or chose its epoch; logs the number, or that it is unknown.
-
-    The manifest beside the checkpoint has these queries. A checkpoint that was moved only names its collection.
-    """
-    collection, taught = scoring.dataset.collection, 0
+    """How many of the queries trained the model or chose its epoch; logs it, or that its folder does not say."""
+    checkpoint, collection = scoring.checkpoint, scoring.dataset.collection
     own = collection.origin.queries
     asked = {one.query_id for one in scoring.lists if own.get(one.query_id) == collection.queries[one.query_id]}
-    try:
-        facts = read_manifest(FoldFolder(Path(scoring.checkpoint).parent).manifest, TaughtFold)
-    except UserError:  # there is none, or that of something else
-        if scoring.model.settings.get("collection") == collection.source and asked.intersection(collection.qrels):
-            log.info(f"{scoring.checkpoint}: was trained on queries of {collection.source}, perhaps on some of these")
-        return 0
-    if facts["documents"]["fingerprint"] == collection.fingerprint:
-        taught = len(asked.intersection([*facts["fold"].train, *facts["fold"].valid]))
+    folder = Path(checkpoint) if is_export(checkpoint) else encoder_folder(checkpoint)
+    taught = taught_queries(folder, collection.fingerprint, asked)
     if taught:
         log.info(
-            f"{taught} of {len(scoring.lists)} queries trained the model or chose its epoch: this run does not say how "
-            "good it is"
+            f"{len(taught)} of {len(scoring.lists)} queries trained the model or chose its epoch: this run does not "
+            "say how good it is"
         )
-    return taught
+    elif taught is None and scoring.model.settings.get("collection") == collection.source:
+        log.info(f"{checkpoint}: was trained on queries of {collection.source}, perhaps on some of these")
+    return len(taught or ())
 
 
 def _run_dataset(config: Config) -> TextDataset:

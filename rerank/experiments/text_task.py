@@ -19,6 +19,7 @@ from rerank.data.folds import fold_seed
 from rerank.data.lists import TrainingLists
 from rerank.data.runs import read_run_arrays
 from rerank.data.splitting import Cut
+from rerank.data.taught import write_taught
 from rerank.data.tokens import Tokenisation, open_store
 from rerank.data.types import Candidates, Fold, Qrels, Run
 from rerank.evaluation.measures import measure_name
@@ -220,11 +221,12 @@ class TextTask:
         return judgments_of(split, self.fold, self.dataset.collection.qrels)
 
     def save(self, folder: Path) -> None:
-        """Writes a Hugging Face folder that records the collection, the depth, and a first stage that is added."""
+        """Writes a Hugging Face folder that records the collection, its queries, the depth and the first stage."""
         settings: dict[str, str | int] = {**recorded(self.config.collection), "depth": self.config.first_stage.depth}
         if self.dataset.first_stage and self.config.encoder.first_stage_weight and self.config.first_stage.run:
             settings["first_stage"] = self.dataset.first_stage.name
         save_cross_encoder(self.model, folder, settings)
+        write_taught(folder, self.dataset.collection.fingerprint, self.fold)
 
     def load(self, checkpoint: Path) -> None:
         self.model = open_cross_encoder(str(checkpoint), self.config.encoder.pooling, self.training.seed)

@@ -9,7 +9,7 @@ import pytest
 from rerank.cli.main import main
 from rerank.data.runs import read_run
 from rerank.utils.files import file_hash
-from tests.support.small_collection import command
+from tests.support.small_collection import command, failed
 
 CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
 RUN = "runs/towns/bm25.run"
@@ -45,7 +45,12 @@ def test_it_takes_what_the_checkpoint_records_and_says_whom_it_learned_from(ther
     assert "epochs" not in facts["config"]["training"]
     shutil.copytree(checkpoint, "moved")
     main(["score", "moved", RUN, "--out", "moved.run", "--depth", "1"])
+    assert "12 of 15 queries trained the model or chose its epoch" in capsys.readouterr().err
+    Path("moved/trained_on.json").unlink()
+    main(["score", "moved", RUN, "--out", "moved.run", "--depth", "1"])
     assert "moved: was trained on queries of towns, perhaps on some of these" in capsys.readouterr().err
+    Path("moved/trained_on.json").write_text('{"queries": 1}')
+    assert "moved/trained_on.json: expected" in failed(capsys, "score", "moved", RUN, "--out", "moved.run")
     assert {len(documents) for documents in read_run("moved.run").values()} == {1}
 
 
