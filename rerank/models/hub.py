@@ -52,6 +52,14 @@ def encoder_folder(name: str) -> Path:
     return _cached(name) or _downloaded(name)
 
 
+def local_folder(name: str) -> Path | None:
+    """The folder of a model if it is on this machine, else None; never uses the network."""
+    try:
+        return Path(name) if Path(name).is_dir() else _cached(name)
+    except UserError:  # a path that is no name on the hub
+        return None
+
+
 def file_hashes(name: str) -> list[str]:
     """The name and the SHA-256 of each file of a model, and of a bi-encoder's modules."""
     folder = encoder_folder(name)

@@ -1,6 +1,6 @@
 """What a pipeline was fitted on: settings and hashes of all that a fit reads, and what has changed since."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from rerank.data.collections import queries_to_train
@@ -54,23 +54,27 @@ def _files(stages: Mapping[str, Stage]) -> list[str]:
     return sorted({str(file) for settings in stages.values() if (file := getattr(settings, "file", ""))})
 
 
-def changed_inputs(fitted: Fitted) -> Iterator[str]:
-    """A line for each input of a fit that has changed since; what is not on this machine is not compared.
+def compare_inputs(fitted: Fitted) -> tuple[list[str], list[str]]:
+    """A line for each input of a fit that has changed since, and for each that is not on this machine any more.
 
-    The documents and the models of the stages are compared when the folder is opened. A portable folder has its own
-    copy of the rest, which its manifest checks.
+    The documents and the models of the stages are compared when the folder is opened. Of a portable folder, the
+    manifest checks the copies of documents, queries and judgments.
     """
-    from rerank.models.hub import bi_encoder_hash  # loads torch
+    from rerank.models.hub import bi_encoder_hash, local_folder  # loads torch
 
     inputs, world = fitted.inputs, fitted.world
-    if not inputs or is_portable(fitted.folder):
-        return
-    for name, now in _of_collection(world).items():
-        if now != inputs["collection"][name] and not (name == "index_commits" and not now):
-            yield f"{name.replace('_', ' ')}: changed since the fit"
+    if not inputs:
+        return [], []
+    found: list[tuple[str, str, str | None]] = []  # what, its recorded hash, and that of now; None: not here
+    if not is_portable(fitted.folder):
+        then, own = inputs["collection"], _of_collection(world)
+        found += [(name, then[name], own[name]) for name in ("judgments", "queries", "folds")]
+        if then["index_commits"]:
+            found.append((f"index {inputs['index']}", then["index_commits"], own["index_commits"] or None))
     for file, recorded in inputs["files"].items():
-        if Path(file).is_file() and kept_hash(Path(file)) != recorded:
-            yield f"{file}: changed since the fit"
+        found.append((file, recorded, kept_hash(Path(file)) if Path(file).is_file() else None))
     for name, recorded in inputs["encoders"].items():
-        if name not in world.places and Path(name).is_dir() and bi_encoder_hash(name) != recorded:
-            yield f"encoder {name}: changed since the fit"
+        if name not in world.places:
+            found.append((f"encoder {name}", recorded, bi_encoder_hash(name) if local_folder(name) else None))
+    changed = [f"{what}: changed since the fit" for what, recorded, now in found if now not in (None, recorded)]
+    return changed, [f"{what}: is not on this machine: not compared" for what, _, now in found if now is None]

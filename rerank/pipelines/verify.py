@@ -13,7 +13,7 @@ from rerank.experiments.runs.layout import CollectionFolder
 from rerank.experiments.runs.verify import verify
 from rerank.pipelines.evidence_table import as_table
 from rerank.pipelines.folder import RUNS, is_pipeline, load_fitted
-from rerank.pipelines.inputs import changed_inputs
+from rerank.pipelines.inputs import compare_inputs
 from rerank.pipelines.record import EvidenceRecord, read_evidence
 from rerank.utils.errors import UserError
 
@@ -38,17 +38,21 @@ def verify_folder(folder: Path) -> tuple[str, bool]:
 
 
 def verify_pipeline(folder: Path) -> tuple[str, bool]:
-    """The evidence of a folder as text, and whether the runs of its stages still have these means.
+    """The evidence of a folder as text, and whether its inputs and the means of its stages are still the recorded ones.
 
-    Raises UserError if a file, the documents or an encoder has changed.
+    What is not on this machine is named, and is no difference. Raises UserError if a file, the documents or an encoder
+    has changed.
     """
     fitted, record, table, differences = load_fitted(folder), read_evidence(folder), "", list[str]()
     if record:
         table = render(as_table(record))
         differences += _changed_means(folder, record, fitted.world.collection.qrels)
-    differences += [f"{line}\n" for line in changed_inputs(fitted)]
-    end = "".join(differences) or "Everything that is recorded holds.\n"
-    return f"{table}\n{end}", not differences
+    changed, missing = compare_inputs(fitted)
+    end = [*differences, *changed, *missing]
+    if not (differences or changed):
+        rest = f"All else that is recorded holds; {len(missing)} of its inputs could not be compared."
+        end.append(rest if missing else "Everything that is recorded holds.")
+    return f"{table}\n" + "".join(f"{line}\n" for line in end), not (differences or changed)
 
 
 def _changed_means(folder: Path, record: EvidenceRecord, qrels: Judgments) -> Iterator[str]:
@@ -59,4 +63,4 @@ def _changed_means(folder: Path, record: EvidenceRecord, qrels: Judgments) -> It
             values = values_of(read_run(file), qrels, list(record["values"][name]), record["measure"])
             mean = fmean(values.values()) if values else math.nan
             if not abs(mean - row["mean"]) < 1e-9:
-                yield f"{name}: its run has {mean:.4f}, the evidence has {row['mean']:.4f}\n"
+                yield f"{name}: its run has {mean:.4f}, the evidence has {row['mean']:.4f}"

@@ -182,7 +182,7 @@ CHANGES = {
     "which documents there are": Change("towns/corpus.jsonl", _fewer, "documents of towns have changed", True),
     "the file of a run": Change("kept.run", _other_score, "kept.run: changed since the fit"),
     "the weights of the encoder": Change("encoder/model.safetensors", None, "encoder have changed", True),
-    "the index": Change(INDEX, None, "index commits: changed since the fit", False, "fitted on an index"),
+    "the index": Change(INDEX, None, "index index: changed since the fit", False, "fitted on an index"),
     "the language": Change(),
 }
 """Every change that a trial makes, by name."""

@@ -262,6 +262,18 @@ def test_whatever_a_fit_reads_is_compared_before_it_is_fitted_again(here, caplog
     assert (is_fitted(), is_fitted()) == (False, True)
 
 
+def test_verify_names_the_inputs_that_are_not_on_the_machine(here, capsys, monkeypatch):
+    monkeypatch.setattr("rerank.pipelines.selection.choose", lambda values, costly: "bm25")
+    shutil.copy(FOLDER / "runs/bm25.run", "kept.run")
+    stages = {"bm25": BM25Stage(), "kept": RunFileStage("kept.run"), "fused": FusionStage(("bm25", "kept"))}
+    rerank.fit("towns", rerank.Pipeline(stages), out="p")
+    Path("kept.run").unlink()
+    assert exit_code("verify", "p") == 0
+    *_, named, last = capsys.readouterr().out.splitlines()
+    assert named == "kept.run: is not on this machine: not compared"
+    assert last == "All else that is recorded holds; 1 of its inputs could not be compared."
+
+
 @pytest.mark.parametrize("judged", [0, 5])
 def test_without_judgments_the_fusion_has_equal_weights_and_no_stage_learns(judged, here):
     shutil.rmtree("towns/qrels")
