@@ -64,12 +64,14 @@ def flag_name(section_name: str, key: str) -> str:
 
 
 def validate(config: Config) -> None:
-    """Raises UserError for invalid settings, and for settings that name a missing file.
+    """Raises UserError for invalid settings and missing files, and TypeError for what is no Config.
 
     >>> validate(replace_setting(Config(), "training.lr", -1.0))
     Traceback (most recent call last):
     rerank.utils.errors.UserError: --training.lr: got -1.0, expected 0 or more
     """
+    if not isinstance(config, Config):
+        raise TypeError(f"config: expected a rerank.Config, got {type(config).__name__}")
     types = setting_types()
     for name, settings in sections(config).items():
         for key, value in settings.items():

@@ -18,6 +18,7 @@ from rerank.data.given import given_qrels, given_run
 from rerank.data.types import FLOAT32_MAX, Judgments, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
+from rerank.utils.texts import check_text
 
 
 def ranked(scores: Mapping[str, float]) -> list[str]:
@@ -169,6 +170,7 @@ def _check_names(path: str | Path, *names: str) -> None:
     for name in names:
         if name.split() != [name]:
             raise UserError(f"{path}: name {name!r}: expected one without white space, which no TREC file can hold")
+        check_text(f"{path}: name {name!r}", name)
 
 
 @contextlib.contextmanager

@@ -63,6 +63,7 @@ def fuse_scores(runs: Sequence[Run], weights: Weights | Mapping[str, Weights]) -
     runs = given_runs(runs)
     if not isinstance(weights, Mapping):
         weights = dict.fromkeys(queries_of(runs), weights)
+    weights = {query_id: tuple(query_weights) for query_id, query_weights in weights.items()}
     for query_weights in dict.fromkeys(weights.values()):
         check_weights(query_weights, len(runs))
     fused = {}

@@ -44,7 +44,12 @@ class Measure:
 
 
 def parse_measures(names: Iterable[str]) -> list[Measure]:
-    """The distinct measures of these names, in their order. Raises UserError that lists all unknown names."""
+    """The distinct measures of these names, in their order.
+
+    Raises UserError that lists all unknown names, and TypeError for one name alone.
+    """
+    if isinstance(names, str):
+        raise TypeError(f"measures: expected a sequence of names, got one text; take [{names!r}]")
     measures: dict[str, Measure] = {}
     unknown = []
     for name in map(str.strip, names):

@@ -95,7 +95,7 @@ class BiEncoder:
         """(queries, dimensions) vectors. Raises as `list_of_texts`, and UserError for a vector that is not finite."""
         queries = list_of_texts("queries", queries)
         if not queries:
-            return np.zeros((0, self.model.get_embedding_dimension() or 1), np.float32)
+            return self._no_vectors()
         with self.autocast():
             vectors: np.ndarray = self.model.encode_query(queries, **self._settings(queries))
         if not np.isfinite(vectors).all():
@@ -112,7 +112,7 @@ class BiEncoder:
         passages = self._split(list_of_texts("documents", texts))
         flat = [passage for of_text in passages for passage in of_text]
         if not flat:
-            return np.zeros((0, 1), np.float32), np.zeros(0, np.int64)
+            return self._no_vectors(), np.zeros(0, np.int64)
         with self.autocast():
             vectors = self.model.encode_document(flat, **self._settings(flat))
         return vectors, np.array([len(of_text) for of_text in passages], np.int64)
@@ -120,6 +120,9 @@ class BiEncoder:
     def split(self, text: str) -> list[str]:
         """The text in passages of about equal length, each of at most `max_tokens`."""
         return self._split([check_text("document", text)])[0]
+
+    def _no_vectors(self) -> np.ndarray:
+        return np.zeros((0, self.model.get_embedding_dimension() or 1), np.float32)
 
     def _split(self, texts: Sequence[str]) -> list[list[str]]:
         if self.tokenizer is None or self.max_tokens is None:

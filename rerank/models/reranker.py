@@ -11,6 +11,7 @@ import torch
 from rerank.config import EncoderSettings
 from rerank.data.candidates import select_candidates, standardised
 from rerank.data.collections import Collection, Documents
+from rerank.data.given import given_run
 from rerank.data.splitting import Cut
 from rerank.data.types import BestPassage, Run
 from rerank.models.checkpoints import open_trained_cross_encoder, save_cross_encoder
@@ -211,8 +212,12 @@ class Reranker:
         """Scores the best `depth` documents of each query of a run, with the texts of the collection.
 
         Queries that are not in the collection are left out and logged. Raises UserError if all queries or a document
-        are missing from the collection, and for a score that is not finite.
+        are missing from the collection, and for a score that is not finite, and TypeError as `given_run` and for a
+        collection that is not opened.
         """
+        run = given_run(run)
+        if isinstance(collection, str | Path):
+            raise TypeError(f"collection: expected an opened one, got {collection!r}; rerank.open_collection opens it")
         known = {query_id: collection.queries[query_id] for query_id in run if query_id in collection.queries}
         if unknown := [query_id for query_id in run if query_id not in known]:
             if not known:
@@ -239,13 +244,14 @@ class Reranker:
         """A PyTerrier transformer: `bm25 >> pt.text.get_text(dataset, "text") >> model.transformer()`.
 
         It reads the columns qid, query, docno and text, and replaces score and rank; the best document of a query has
-        rank 0. It needs no Java. Raises ImportError if PyTerrier is not installed.
+        rank 0. It needs no Java. Raises ImportError if PyTerrier is not installed; the transformer raises the errors of
+        `list_of_texts`, and PyTerrier's for a missing column.
         """
         try:
             import pyterrier as pt
         except ModuleNotFoundError as error:
             raise ImportError("PyTerrier is not installed; run: pip install python-terrier") from error
-        predict, weight = self.predict, self.model.first_stage_weight
+        predict, weight, shown = self.predict, self.model.first_stage_weight, f"transformer of {self!r}"
         columns = ["qid", "query", "docno", "text", *(["score"] if weight else [])]
 
         class RerankTransformer(pt.Transformer):  # PyTerrier asks for a subclass
@@ -254,10 +260,14 @@ class Reranker:
             def transform(self, inp: "DataFrame") -> "DataFrame":
                 """The rows in their order, with new scores and ranks."""
                 pt.validate.columns(inp, includes=columns, context=self)
-                scores = predict(list(zip(inp["query"], inp["text"], strict=True))).astype(float)
+                queries, texts = (list_of_texts(f"column {name}", inp[name]) for name in ("query", "text"))
+                scores = predict(list(zip(queries, texts, strict=True))).astype(float)
                 if weight:
                     scores += weight * inp.groupby("qid")["score"].transform(lambda given: standardised(list(given)))
                 return pt.model.add_ranks(inp.assign(score=scores))
+
+            def __repr__(self) -> str:
+                return shown
 
         return RerankTransformer()
 

@@ -8,7 +8,8 @@ from rerank.utils.errors import UserError
 def list_of_texts(what: str, given: Iterable[object]) -> list[str]:
     """The texts of a sequence, iterator, array or pandas Series, in their order; `what` names them in errors.
 
-    Raises TypeError for a single text, a mapping and values that are not texts, and UserError for invalid Unicode.
+    Raises TypeError for a single text, a mapping, a set, a DataFrame and values that are not texts, and UserError for
+    invalid Unicode.
 
     >>> list_of_texts("documents", iter(["wing", "flutter"]))
     ['wing', 'flutter']
@@ -18,7 +19,7 @@ def list_of_texts(what: str, given: Iterable[object]) -> list[str]:
     """
     if isinstance(given, str):
         raise TypeError(f"{what}: expected a sequence of texts, got one text")
-    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+    if not _has_order(given):
         raise TypeError(f"{what}: expected a sequence of texts, got {type(given).__name__}")
     texts = list(given)
     for place, text in enumerate(texts):
@@ -36,7 +37,7 @@ def list_of_pairs(given: Iterable[object]) -> list[tuple[str, str]]:
     TypeError: pairs: expected a sequence of (query, document) texts, got one pair of texts; put it into a list
     """
     expected = "pairs: expected a sequence of (query, document) texts"
-    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+    if isinstance(given, str) or not _has_order(given):
         raise TypeError(f"{expected}, got {'one text' if isinstance(given, str) else type(given).__name__}")
     found = list(given)
     if len(found) == 2 and all(isinstance(text, str) for text in found):
@@ -48,6 +49,13 @@ def list_of_pairs(given: Iterable[object]) -> list[tuple[str, str]]:
         query, document = (check_text(f"pairs[{place}][{part}]", text) for part, text in enumerate(texts))
         pairs.append((query, document))
     return pairs
+
+
+def _has_order(given: object) -> bool:
+    """Whether texts can be read from it by position: not from a set, and a DataFrame gives the names of its columns."""
+    return isinstance(given, Iterable) and not (
+        isinstance(given, Mapping | set | frozenset) or hasattr(given, "columns")
+    )
 
 
 def check_text(what: str, text: object) -> str:

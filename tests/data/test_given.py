@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rerank import compare, evaluate, fuse_ranks, fuse_scores, tune_weights, write_qrels, write_run
+from rerank import compare, evaluate, fuse_ranks, fuse_scores, train, tune_weights, write_qrels, write_run
 
 QRELS = {"q1": {"d1": 1, "d2": 0}}
 RUN = {"q1": {"d1": 2.0, "d2": 1.0}}
@@ -56,6 +56,8 @@ def test_grades_that_are_no_whole_numbers_are_refused():
             r"run, query q1, document d1: expected a number as score",
         ),
         (lambda: write_qrels("x.txt", {"q1": {"d1": "1"}}), r"qrels, query q1, document d1: expected"),
+        (lambda: evaluate(QRELS, RUN, "nDCG@5"), r"measures: expected a sequence of names, got one text"),
+        (lambda: train("towns"), r"config: expected a rerank.Config, got str"),
     ],
 )
 def test_fusion_and_files_say_what_they_were_given(call, message, tmp_path, monkeypatch):
@@ -68,6 +70,7 @@ def test_fusion_and_files_say_what_they_were_given(call, message, tmp_path, monk
 def test_fusion_and_files_take_numpys_values(tmp_path):
     run = {np.str_("q1"): {np.str_("d1"): np.float32(2), np.str_("d2"): np.int64(1)}}
     assert fuse_ranks([run, run]) == fuse_ranks([RUN, RUN])
+    assert fuse_scores([run, run], np.array([0.5, 0.5])) == fuse_scores([RUN, RUN], (0.5, 0.5))
     assert fuse_scores(iter([run, run]), (0.5, 0.5)) == fuse_scores([RUN, RUN], (0.5, 0.5))
     write_run(tmp_path / "x.run", run, "x")
     assert (tmp_path / "x.run").read_text() == "q1 Q0 d1 1 2.000000 x\nq1 Q0 d2 2 1.000000 x\n"

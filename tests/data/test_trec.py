@@ -86,6 +86,7 @@ def test_run_is_written_with_six_decimals_where_they_tell_scores_apart(tmp_path:
         ({"q": {"a b": 1.0}}, "t", "name 'a b': expected one without white space"),
         ({"q\t": {"a": 1.0}}, "t", r"name 'q\\t': expected one without white space"),
         ({"q": {"": 1.0}}, "t", "name '': expected"),
+        ({"q": {"d\ud800": 1.0}}, "t", "is not Unicode text at character 1"),
         ({"q": {"a": 1.0}}, "my tag", "name 'my tag': expected"),
         ({"q": {}}, "t", "expected a run with documents, got none"),
         (

@@ -193,4 +193,5 @@ def test_what_is_no_list_of_texts_is_refused_and_none_has_no_vector(tmp_path):
     vectors = encoder.encode_queries(["amber"])
     assert encoder.encode_queries([]).shape == (0, vectors.shape[1])
     assert np.array_equal(encoder.encode_queries(iter(["amber"])), vectors)
-    assert encoder.encode_documents([])[1].tolist() == []
+    none, passages = encoder.encode_documents([])
+    assert (none.shape, passages.tolist()) == ((0, vectors.shape[1]), [])

@@ -72,6 +72,10 @@ def test_rows_of_a_document_with_other_texts_have_scores_of_their_own(reranker):
 def test_rows_without_text_are_refused(reranker, results):
     with pytest.raises(pt.validate.InputValidationError, match="text"):
         reranker.transformer()(results.drop(columns="text"))
+    results["text"] = results["text"].astype(object)
+    results.loc[2, "text"] = float("nan")
+    with pytest.raises(TypeError, match=r"^column text\[2\]: expected a text, got float$"):
+        reranker.transformer()(results)
 
 
 def test_a_model_that_adds_the_first_stages_scores_reads_them(reranker, results, monkeypatch):

@@ -198,6 +198,10 @@ def test_a_card_that_torch_cannot_run_on_is_an_error(folder, monkeypatch):
 def test_wrong_arguments_are_refused(folder, reranker, tmp_path):
     with pytest.raises(TypeError, match="documents: expected a sequence of texts, got one text"):
         reranker.score("fjord", "amber")
+    with pytest.raises(TypeError, match=r"collection: expected an opened one, got 'towns'"):
+        reranker.rerank({"q1": {"d1": 1.0}}, "towns")
+    with pytest.raises(TypeError, match=r"run: expected {query_id: {doc_id: score}}, got str"):
+        reranker.rerank("bm25.run", "towns")
     with pytest.raises(ValueError, match="precision: got half, expected auto, float32, bf16 or fp16"):
         Reranker.load(folder, precision="half")
     with pytest.raises(UserError, match="an encoder without a trained head: its architecture is BertModel"):

@@ -26,6 +26,8 @@ def test_sequences_of_texts_are_read_in_their_order(given):
         ("wing", "documents: expected a sequence of texts, got one text"),
         ({"a": "wing"}, "documents: expected a sequence of texts, got dict"),
         (None, "documents: expected a sequence of texts, got NoneType"),
+        ({"wing"}, "documents: expected a sequence of texts, got set"),
+        (pd.DataFrame({"text": TEXTS}), "documents: expected a sequence of texts, got DataFrame"),
         (["wing", 7], r"documents\[1\]: expected a text, got int"),
         ([b"wing"], r"documents\[0\]: expected a text, got bytes"),
     ],
