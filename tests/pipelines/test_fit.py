@@ -172,12 +172,17 @@ def test_eight_threads_find_what_one_finds(here):
 def test_pyterrier_opens_the_folder_as_an_artifact_that_retrieves(here):
     pyterrier, pandas = pytest.importorskip("pyterrier"), pytest.importorskip("pandas")
     topics = pandas.DataFrame([["1", "good"], ["2", "no such words"]], columns=["qid", "query"])
-    results = pyterrier.Artifact.load(str(FOLDER)).transform(topics)
+    transformer = pyterrier.Artifact.load(str(FOLDER))
+    results = transformer.transform(topics)
     run = rerank.Pipeline.load(FOLDER).rank({"1": "good", "2": "no such words"})
     for query_id, scores in run.items():
         rows = results[results.qid == query_id]
         assert list(rows.docno) == ranked(scores)
         assert list(rows["rank"]) == list(range(len(scores)))
+    with pytest.raises(TypeError, match=r"^column query\[1\]: expected a text, got float$"):
+        transformer.transform(pandas.DataFrame({"qid": ["1", "2"], "query": ["good", float("nan")]}, dtype=object))
+    with pytest.raises(UserError, match=r"^column qid: query 1 has two texts; expected an id for each text$"):
+        transformer.transform(topics.assign(qid="1"))
 
 
 def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bytes(here, monkeypatch):
