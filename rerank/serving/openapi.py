@@ -15,8 +15,10 @@ def openapi(ranks: bool) -> dict[str, Any]:
     """The paths and the fields of requests; `ranks` tells whether documents of requests are re-ranked."""
     kinds = {path: kind for path, (kind, _) in KINDS.items()} if ranks else {}
     schemas, components = msgspec.json.schema_components(
-        [*kinds.values(), TeiRequest], ref_template="#/components/schemas/{name}"
-    )
+        [*kinds.values(), TeiRequest],
+        schema_hook=lambda _: {"description": "any value"},
+        ref_template="#/components/schemas/{name}",
+    )  # msgspec has no schema of `object`, the values of other keys of a document
     paths: dict[str, Any] = {
         path: {"get": {"summary": text, "responses": {"200": {"description": "The answer."}}}}
         for path, text in GETS.items()
