@@ -10,6 +10,7 @@ from rerank.config import Config, sections
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, open_collection
 from rerank.evaluation.compare import Comparison
+from rerank.evaluation.tables import Table
 from rerank.experiments.report.drawing import inline_svg
 from rerank.experiments.report.elements import Figure, Missing, Rows, or_missing, render_page
 from rerank.experiments.report.plot import CHARTS, DEPTH, chart_figure, gains
@@ -64,10 +65,10 @@ def page_of_experiments(results: Results[ExperimentResults]) -> str:
         charts=("learning", "gain"),
         descriptions=[_description(results, experiment) for experiment in experiments],
         name=first.folder.collection.path.resolve().name,
-        comparison=_comparison(finished) if finished else None,
         settings=[_settings(experiment) for experiment in experiments],
         unfinished=[experiment.name for experiment in experiments if experiment not in finished],
         cost=cost_table(experiments),
+        **_tables(_comparison(finished) if finished else None),
     )
 
 
@@ -81,10 +82,10 @@ def page_of_files(files: RunFiles, measure: str, qrels: Path | None, source: str
         charts=("gain",),
         descriptions=[f"Compared with {next(iter(files.runs))}."] * len(results.experiments),
         name=", ".join(files.runs),
-        comparison=compare_files(files, results.qrels_file),
         settings=[None] * len(results.experiments),
         unfinished=[],
         cost=None,
+        **_tables(compare_files(files, results.qrels_file)),
     )
 
 
@@ -94,7 +95,6 @@ def _render(
     texts: Texts,
     charts: Sequence[str],
     descriptions: Sequence[str],
-    comparison: Comparison | None,
     settings: Sequence[Rows | None],
     **variables: object,
 ) -> str:
@@ -134,10 +134,14 @@ def _render(
         absent=[or_missing(e.candidates) for e in results.experiments if not e.first_stage],
         figures=[_figure(DEPTH, results)] if compared else [],
         experiments=sections,
-        summary=comparison.table() if comparison else None,
-        details=comparison.table(details=True) if comparison and len(comparison.measurements) > 1 else None,
         **variables,
     )
+
+
+def _tables(comparison: Comparison | None) -> dict[str, Table | None]:
+    """The summary and, for several runs, the details of a comparison."""
+    details = comparison.table(details=True) if comparison and len(comparison.measurements) > 1 else None
+    return {"summary": comparison.table() if comparison else None, "details": details}
 
 
 def _comparison(experiments: Sequence[ExperimentResults]) -> Comparison:
