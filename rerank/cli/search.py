@@ -5,6 +5,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from json import dumps as json_of
 from typing import Annotated
 
@@ -24,15 +25,23 @@ NO_BREAK = "\u00a0"
 """A space at which lines are not broken."""
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class SearchOptions:
+    """What is asked, and what is shown."""
+
+    queries: OptionalPath = None
+    """A file of queries, TSV (id, tab, text) or JSONL, which are searched one after the other."""
+    top: Annotated[Whole, at_least(1)] = 10
+    """How many documents to show."""
+    json: Annotated[bool, Parameter(negative=())] = False
+    """Print a JSON object a line for each query, as `POST /search` of `rerank serve` answers."""
+    explain: Annotated[bool, Parameter(negative=())] = False
+    """Show the rank and the score of each document in each stage, and the words that late interaction matched."""
+
+
 def search(
-    model: Model,
-    query: str = "",
-    *,
-    queries: OptionalPath = None,
-    top: Annotated[Whole, at_least(1)] = 10,
-    json: Annotated[bool, Parameter(negative=())] = False,
-    explain: Annotated[bool, Parameter(negative=())] = False,
-    flags: SearchFlags = SearchFlags(),
+    model: Model, query: str = "", *, options: SearchOptions = SearchOptions(), flags: SearchFlags = SearchFlags()
 ) -> None:
     """Searches a collection with a fitted pipeline, or with a cross-encoder that re-ranks BM25's candidates.
 
@@ -40,15 +49,8 @@ def search(
     ----------
     query
         The text of the query.
-    queries
-        A file of queries, TSV (id, tab, text) or JSONL, which are searched one after the other.
-    json
-        Print a JSON object a line for each query, as `POST /search` of `rerank serve` answers.
-    top
-        How many documents to show.
-    explain
-        Show the rank and the score of each document in each stage, and the words that late interaction matched.
     """
+    queries, explain = options.queries, options.explain
     if bool(query) == bool(queries):
         got = "both" if query else "neither"
         raise UserError(f"search {model}: expected a query, or --queries, a file of queries; got {got}")
@@ -59,8 +61,8 @@ def search(
 
     pipeline = open_pipeline(model, flags.config())
     for query_id, text in asked.items():
-        hits = pipeline.search(text, top, explain=explain)
-        if json:
+        hits = pipeline.search(text, options.top, explain=explain)
+        if options.json:
             found = {"query_id": query_id} if queries else {}
             print(json_of({**found, "query": text, "hits": [hit.to_dict(explain) for hit in hits]}), flush=True)
             continue

@@ -75,19 +75,19 @@ def open_offset_tokenizer(json: str) -> "Tokenizer":
 
 def passage_span(
     text: str,
-    number: int,
-    passages: int,
+    place: tuple[int, int],
     tokenizer: "Tokenizer",
     max_doc_tokens: int,
     lead: str = "",
     cut: Cut = EVEN,
 ) -> tuple[int, int]:
-    """Begin and end, in characters of the text, of passage `number` (from 0) of `passages`.
+    """Begin and end, in characters of the text, of a passage; `place` is its number, from 0, and how many there are.
 
     The text is cut as in training, after truncation. `lead` is the text of a template before a document, which is
     tokenised with the text. A text without tokens gives (0, 0).
     """
     offsets = tokenizer.encode(lead + text, add_special_tokens=False).offsets[:max_doc_tokens]
+    number, passages = place
     begin, end = cut.bounds(len(offsets), passages, number)
     if begin == end:
         return 0, 0

@@ -259,7 +259,7 @@ class TextScorer:
         if self._offsets is None:  # a tokenizer in pure Python reports no offsets
             return 0, len(text)
         model, lead = self.model, self._template.document_lead
-        return passage_span(text, number, count, self._offsets, model.max_doc_tokens, lead, model.cut)
+        return passage_span(text, (number, count), self._offsets, model.max_doc_tokens, lead, model.cut)
 
     @functools.cached_property
     def _offsets(self) -> Tokenizer | None:

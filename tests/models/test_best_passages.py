@@ -30,7 +30,7 @@ def test_a_passage_is_the_text_of_the_tokens_that_the_model_read(tmp_path, kind,
         bounds = list(pairwise(packed.offsets.tolist()))
         for number, (begin, end) in enumerate(bounds):
             read = tokenizer.decode(packed.input_ids[begin + before : end - len(template.suffix)]).strip()
-            span = passage_span(text, number, len(bounds), offsets, 100, cut=cut)
+            span = passage_span(text, (number, len(bounds)), offsets, 100, cut=cut)
             assert text[slice(*span)].split() == read.split()
 
 
