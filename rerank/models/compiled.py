@@ -65,7 +65,7 @@ def _applies(model: CrossEncoder, autocast: Autocast) -> bool:
 
 
 def _compile(encoder: "PreTrainedModel") -> None:
-    options = {AVOIDED: False} if AVOIDED in torch._inductor.list_options() else None
+    options = {AVOIDED: False} if _is_option(AVOIDED) else None
     for module in encoder.modules():
         if isinstance(module, nn.LayerNorm):
             module.register_forward_hook(_in_half)
@@ -74,6 +74,15 @@ def _compile(encoder: "PreTrainedModel") -> None:
     embeddings = getattr(encoder.base_model, "embeddings", None)
     if isinstance(embeddings, nn.Module):
         embeddings.compile(dynamic=True, options=options)
+
+
+def _is_option(name: str) -> bool:
+    """Whether this torch.compile has an option; nothing is compiled."""
+    try:
+        torch.compile(lambda: None, options={name: False})
+    except RuntimeError:
+        return False
+    return True
 
 
 def _in_half(module: nn.Module, args: object, output: Tensor) -> Tensor:
