@@ -55,6 +55,8 @@ def test_encoders_take_templates_too(kind):
     expected = tokenizer(fill(TEMPLATES["plain"], "amber", "birch"))
     assert spliced(template, tokenizer, "amber", "birch") == expected["input_ids"]
     assert (template.token_types is None) == ("token_type_ids" not in expected)
+    if template.token_types is not None:
+        assert set(template.token_types) == set(expected["token_type_ids"])
 
 
 def test_a_space_belongs_to_the_first_word_where_the_tokenizer_says_so():

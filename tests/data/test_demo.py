@@ -53,7 +53,7 @@ def test_the_same_seed_writes_the_same_bytes(tmp_path, world):
 
 
 def test_every_query_and_document_is_whole_and_judged(world):
-    assert len(world.queries) == TOWNS
+    assert list(world.queries) == [f"q{number}" for number in range(1, TOWNS + 1)]
     assert len(world.texts) == len(set(world.texts.values())) == 20 * TOWNS
     assert world.qrels.keys() == world.queries.keys()
     assert [doc_id for judged in world.qrels.values() for doc_id in judged] == list(world.texts)

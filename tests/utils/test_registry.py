@@ -24,6 +24,7 @@ def test_a_name_is_given_once_and_a_wrong_one_is_told_the_nearest():
     with pytest.raises(ValueError, match="xyz: no such shape; expected one of circle, square"):
         shapes.find("xyz")
     assert dict(registered("shape")) == {"circle": first, "square": second}
+    assert len(shapes) == 2
     assert not registered("nothing of this kind")
 
 
