@@ -1,5 +1,6 @@
 """`rerank export`: a graph that scores as its checkpoint does, and what is refused."""
 
+import contextlib
 import json
 import re
 import shutil
@@ -16,6 +17,8 @@ from rerank.config import CollectionSettings, Config, OutputSettings
 from rerank.data.runs import read_run
 from rerank.pipelines.open import open_to_serve, served_by
 from rerank.utils.errors import UserError
+from rerank.utils.integrity import record_of
+from tests.cli.test_hostile_files import MARK, remote_code
 from tests.support.small_collection import failed, write_collection
 from tests.support.small_world import WORDS
 from tests.support.tiny_decoders import make_decoder
@@ -70,6 +73,7 @@ def copy(world, tmp_path, there):
     [*((kind, "onnx") for kind in KINDS), *((kind, "openvino") for kind in ("bert", "distilbert", "modernbert"))],
 )
 def test_a_float32_graph_has_the_scores_of_its_checkpoint(kind, form, tmp_path):
+    pytest.importorskip(form)
     positions = 40 if kind != "modernbert" else 300  # longer than its window of 128 tokens
     checkpoint = make_model(kind, tmp_path / kind, positions)
     main(["export", str(checkpoint), str(tmp_path / "graph"), "--format", form])
@@ -197,6 +201,17 @@ def test_a_missing_or_damaged_file_is_named(file, content, expected, copy, capsy
     assert expected in line
 
 
+def test_code_beside_a_graph_is_not_run(copy, monkeypatch):
+    remote_code(copy)
+    facts = json.loads((copy / "export.json").read_text())
+    record = record_of(copy, [copy / name for name in facts["files"]])  # as a stranger would write it
+    (copy / "export.json").write_text(json.dumps(facts | {"files": record}))
+    monkeypatch.chdir(copy.parent)
+    with contextlib.suppress(UserError):
+        Reranker.load(copy)
+    assert not list(copy.parent.rglob(f"*{MARK}*"))
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -218,6 +233,7 @@ def test_a_graph_is_no_checkpoint(words, there, capsys):
     ],
 )
 def test_an_encoder_with_its_own_attention_and_a_decoder_are_refused(kind, make, expected, tmp_path, capsys):
+    pytest.importorskip("onnx")
     checkpoint = make(kind, tmp_path / kind, WORDS)
     line = failed(capsys, "export", str(checkpoint), str(tmp_path / "graph"), "--format", "onnx")
     assert "cannot be exported" in line

@@ -107,9 +107,12 @@ def test_other_folds_losses_and_students_take_the_scores_that_are_there(here, te
 
 
 def test_scores_in_tf32_are_others(here, teacher, monkeypatch):
-    main(command("--fold", "1", "--epochs", "1"))
+    """With lists of two documents, the shortest that teach."""
+    words = command("--fold", "1", "--epochs", "1", "--first-stage.depth", "2")
+    main(words)
+    assert {len(record["doc_ids"]) for record in scored()} == {2}
     monkeypatch.setattr(teaching, "uses_tf32", lambda accelerator: True)
-    main(command("--fold", "1", "--epochs", "1", "--name", "tf32"))
+    main([*words, "--name", "tf32"])
     assert len(list(Path("runs/towns").glob("teacher-*.jsonl"))) == 2
 
 

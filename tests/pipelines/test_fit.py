@@ -310,10 +310,11 @@ def test_a_published_split_tests_its_test_queries_alone(here):
     assert set(read_run("p/runs/adapter.run")) == {f"q{n}" for n in range(5)}
 
 
-def test_a_cross_encoder_is_fitted_once_a_fold_and_for_all_queries(here):
+def test_a_cross_encoder_is_fitted_once_a_fold_and_for_all_queries(here, caplog):
     training = TrainingSettings(epochs=1, lists_per_epoch=4, lr=1e-3)
     stages = {"bm25": BM25Stage(), "answer": CrossEncoderStage("bm25", "encoder", depth=6, training=training)}
     rerank.fit("towns", rerank.Pipeline(stages), out="p")
+    assert {f"fitting answer without part {part}" for part in range(1, 6)} < set(caplog.messages)
     evidence = read_evidence(Path("p"))
     assert set(evidence["values"]["answer"]) == set(evidence["values"]["bm25"])
     assert ranked(read_run("p/runs/answer.run")[QUERY]) != ranked(read_run("p/runs/bm25.run")[QUERY])
