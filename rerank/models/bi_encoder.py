@@ -122,7 +122,7 @@ class BiEncoder:
         return self._split([check_text("document", text)])[0]
 
     def _no_vectors(self) -> np.ndarray:
-        return np.zeros((0, self.model.get_embedding_dimension() or 1), np.float32)
+        return np.zeros((0, _dimensions(self.model) or 1), np.float32)
 
     def _split(self, texts: Sequence[str]) -> list[list[str]]:
         if self.tokenizer is None or self.max_tokens is None:
@@ -134,6 +134,13 @@ class BiEncoder:
         longest = max(map(len, texts), default=0) // CHARACTERS + 1
         size = max(1, tokens // min(longest, self.model.max_seq_length or longest))
         return {"batch_size": size, "show_progress_bar": False, "convert_to_numpy": True}
+
+
+def _dimensions(model: "SentenceTransformer") -> int | None:
+    """The dimensions of a model's vectors; sentence-transformers 5 and 6 have different names for them."""
+    newer = getattr(model, "get_embedding_dimension", None)
+    found: int | None = newer() if newer else model.get_sentence_embedding_dimension()
+    return found
 
 
 def with_tokenizer(name: str, model: Any, autocast: Autocast, limit: int | None) -> BiEncoder:
@@ -195,4 +202,6 @@ def open_model(kind: type[Any], name: str, device: str, precision: Precision) ->
             f"encoder {name}: sentence-transformers cannot open {folder}: {reason[:300]}; download or save it again, "
             "or choose another"
         ) from error
+    if not len(model):
+        raise UserError(f"encoder {name}: its {MODULES_FILE} names no module; {EXPECTED}")
     return model, pack_texts(model, precision)

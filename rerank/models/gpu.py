@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import inspect
 import os
 import re
 import time
@@ -134,7 +135,7 @@ def choose_precision(precision: Precision, device: torch.device, flag: str = "--
 
 def has_flash_attention(device: torch.device) -> bool:
     """Whether torch's FlashAttention for passages of different lengths runs on this device."""
-    if device.type != "cuda" or not find_spec("torch.nn.attention.varlen"):
+    if device.type != "cuda" or not _has_varlen_attention():
         return False
     return _is_ampere(device)
 
@@ -142,6 +143,15 @@ def has_flash_attention(device: torch.device) -> bool:
 def _is_ampere(device: torch.device) -> bool:
     """Whether this card, not the current one, has what Ampere brought: bf16, and FlashAttention; AMD's have both."""
     return bool(torch.version.hip) or torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def _has_varlen_attention() -> bool:
+    """Whether this torch's function for passages of any lengths takes a scale and a window, as from 2.11 on."""
+    if not find_spec("torch.nn.attention.varlen"):
+        return False
+    from torch.nn.attention.varlen import varlen_attn
+
+    return {"scale", "window_size"} <= inspect.signature(varlen_attn).parameters.keys()
 
 
 @contextlib.contextmanager

