@@ -158,6 +158,11 @@ def _fewer(rng: Random, lines: Lines) -> Lines:
     return [*lines[:place], *lines[place + 1 :]]
 
 
+def _one_more(rng: Random, lines: Lines) -> Lines:
+    """One document more: one that is missing could be in the file of the run, which ends a fit."""
+    return [*lines, json.dumps({"_id": "new", "text": " ".join(rng.choices(WORDS, k=9))})]
+
+
 def _other_grade(rng: Random, lines: Lines) -> Lines:
     """Another grade for one judgment."""
     lines, place = list(lines), rng.randrange(1, len(lines))
@@ -179,7 +184,7 @@ CHANGES = {
     "a judgment": Change("towns/qrels/test.tsv", _other_grade, "judgments: changed since the fit"),
     "which documents are judged": Change("towns/qrels/test.tsv", _fewer, "judgments: changed since the fit"),
     "the text of a document": Change("towns/corpus.jsonl", _other_text, "documents of towns have changed", True),
-    "which documents there are": Change("towns/corpus.jsonl", _fewer, "documents of towns have changed", True),
+    "which documents there are": Change("towns/corpus.jsonl", _one_more, "documents of towns have changed", True),
     "the file of a run": Change("kept.run", _other_score, "kept.run: changed since the fit"),
     "the weights of the encoder": Change("encoder/model.safetensors", None, "encoder have changed", True),
     "the index": Change(INDEX, None, "index index: changed since the fit", False, "fitted on an index"),
