@@ -5,6 +5,8 @@ model trained for late interaction. A document's vectors are rotated at random a
 estimate products with any vector: Gao and Long, "RaBitQ", SIGMOD 2024.
 """
 
+import copy
+import functools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -163,14 +165,31 @@ class TokenEncoder:
         for passage in [text] if kind == "query" else self.encoder.split(text):
             given = (model.prompts.get(kind) or "") + passage
             with quiet("transformers"):
-                cut = {"truncation": True, "max_length": model.max_seq_length}
-                yield given, model.tokenizer(given, return_offsets_mapping=True, **cut)
+                yield given, self._cutting(given, return_offsets_mapping=True, **self._cut)
 
     def pieces(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of the word pieces of whole texts, without special tokens."""
         with quiet("transformers"):
-            ids: list[list[int]] = self.encoder.model.tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+            ids: list[list[int]] = self._whole(list(texts), add_special_tokens=False)["input_ids"]
         return ids
+
+    @property
+    def _cut(self) -> dict[str, Any]:
+        return {"truncation": True, "max_length": self.encoder.model.max_seq_length}
+
+    @functools.cached_property
+    def _whole(self) -> Any:
+        """A tokenizer of its own: truncation and padding of a call are the state of a tokenizer, for all threads."""
+        tokenizer = copy.deepcopy(self.encoder.model.tokenizer)
+        tokenizer("", add_special_tokens=False)  # sets its state before another thread has it
+        return tokenizer
+
+    @functools.cached_property
+    def _cutting(self) -> Any:
+        """As `_whole`, for texts that are cut."""
+        tokenizer = copy.deepcopy(self.encoder.model.tokenizer)
+        tokenizer("", **self._cut)
+        return tokenizer
 
     def _encode(self, encode: Any, text: str) -> tuple[np.ndarray, np.ndarray]:
         with self.encoder.autocast():
