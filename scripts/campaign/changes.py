@@ -123,7 +123,7 @@ def _write_changed(trial: Trial, change: Change, new: Path) -> None:
         lines = change.edit(trial.rng, old.read_text().splitlines())
         new.write_text("".join(f"{line}\n" for line in lines))
     elif change.file == INDEX:
-        shutil.copytree(trial.world.state("of other documents") / OWN_INDEX, new)
+        shutil.copytree(next((trial.world.state("of other documents") / OWN_INDEX).glob("*/")), new)
     elif change.file:
         weights = load_file(old)
         for weight in weights.values():

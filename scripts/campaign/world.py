@@ -148,7 +148,7 @@ class World:
             shutil.copytree(self.state(before), self.home)
             self._expect(Command(words, program), code)
             if name == "retrieved":
-                shutil.copytree(self.home / OWN_INDEX, self.home / INDEX)
+                shutil.copytree(next((self.home / OWN_INDEX).glob("*/")), self.home / INDEX)
             self.home.rename(place)
         return place
 
