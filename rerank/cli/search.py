@@ -41,7 +41,11 @@ class SearchOptions:
 
 
 def search(
-    model: Model, query: str = "", *, options: SearchOptions = SearchOptions(), flags: SearchFlags = SearchFlags()
+    model: Model,
+    query: str | None = None,
+    *,
+    options: SearchOptions = SearchOptions(),
+    flags: SearchFlags = SearchFlags(),
 ) -> None:
     """Searches a collection with a fitted pipeline, or with a cross-encoder that re-ranks BM25's candidates.
 
@@ -51,10 +55,10 @@ def search(
         The text of the query.
     """
     queries, explain = options.queries, options.explain
-    if bool(query) == bool(queries):
-        got = "both" if query else "neither"
+    if (query is None) == (queries is None):
+        got = "both" if queries else "neither"
         raise UserError(f"search {model}: expected a query, or --queries, a file of queries; got {got}")
-    asked = read_queries(queries) if queries else {"": query}
+    asked = read_queries(queries) if queries else {"": query or ""}
     for text in asked.values():
         check_query(text)
     from rerank.pipelines.open import open_pipeline

@@ -66,10 +66,18 @@ def choose_again(folder: Path, stages: Mapping[str, Stage], budget: float | None
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     manifest["pipeline"]["answer"] = selected.answer
     with atomic_write(folder) as tmp:
-        shutil.copytree(folder, tmp, copy_function=os.link)  # the other files stay as they are
+        shutil.copytree(folder, tmp, copy_function=_link)  # the other files stay as they are
         for name in (EVIDENCE, MANIFEST):
             (tmp / name).unlink()
         (tmp / EVIDENCE).write_text(json.dumps(chosen, indent=1, ensure_ascii=False), encoding="utf-8")
         manifest["files"] |= record_of(tmp, [tmp / EVIDENCE])
         write_manifest(tmp / MANIFEST, {"pipeline": manifest["pipeline"], "files": manifest["files"]})
     return True
+
+
+def _link(source: str, target: str) -> None:
+    """Links a file, which takes no space, or copies it where the file system has no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

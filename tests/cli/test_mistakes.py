@@ -102,7 +102,7 @@ MISTAKES = {
     # search
     f"{SEARCH} ''": "query: is empty; expected a text to search for",
     f"{SEARCH} \udcff": "query: is not Unicode text",
-    SEARCH: "parameter --query",
+    SEARCH: "expected a query, or --queries, a file of queries; got neither",
     "search encoder good --collection towns": "train it first",
     f"{SEARCH} good --collection empty": "there is no document with text to index",
     f"{SEARCH} good --collection bare": "bare: no corpus.jsonl",

@@ -10,7 +10,6 @@ from rerank.data.collections.beir import BeirFolder
 from rerank.data.collections.irds import IrDataset
 from rerank.data.collections.pairs import Pairs
 from rerank.data.folds import Judged
-from rerank.data.letor.layouts import lacks_query_ids
 from rerank.data.text_lines import read_queries
 from rerank.data.types import Document, Fold, Judgments
 from rerank.utils.errors import UserError
@@ -121,6 +120,8 @@ def open_source(source: str) -> Source:
     for reader in readers:
         if reader.matches(source):
             return reader(source)
+    from rerank.data.letor.layouts import lacks_query_ids  # loads pyarrow
+
     got = "is a file without feature vectors" if Path(source).is_file() else "no such folder"
     if lacks_query_ids(source):
         got = "its first line has features, but no qid:QUERY after the label, which says what is ranked together"
