@@ -13,7 +13,7 @@ from rerank.evaluation.compare import Comparison
 from rerank.evaluation.tables import Table
 from rerank.experiments.report.drawing import inline_svg
 from rerank.experiments.report.elements import Figure, Missing, Rows, or_missing, render_page
-from rerank.experiments.report.plot import CHARTS, DEPTH, chart_figure, gains
+from rerank.experiments.report.plot import CHARTS, DEPTH, LEARNING, chart_figure, gains, logged_folds
 from rerank.experiments.report.queries import Texts, documents_of, most_changed, read_documents, shown_documents
 from rerank.experiments.runs.experiment_results import ExperimentResults, FoldEpoch, FoldResults
 from rerank.experiments.runs.manifest import FoldManifest
@@ -183,7 +183,20 @@ def _figure(name: str, results: Results, *experiment: Compared) -> Figure:
     names = [e.name for e in results.experiments]
     key = "-".join([name, *(str(names.index(e.name)) for e in experiment)])
     label = ", ".join([title, *(e.name for e in experiment)])
-    return Figure(title, caption, or_missing(lambda: inline_svg(chart_figure(name, results, *experiment), key, label)))
+
+    def draw() -> str:
+        if name == LEARNING:
+            _expect_a_curve(*experiment)
+        return inline_svg(chart_figure(name, results, *experiment), key, label)
+
+    return Figure(title, caption, or_missing(draw))
+
+
+def _expect_a_curve(*experiments: Compared) -> None:
+    """Raises UserError if no fold of the experiments has two epochs."""
+    folds = [fold for one in experiments if isinstance(one, ExperimentResults) for fold in logged_folds(one)]
+    if all(len(fold.history) == 1 for fold in folds):
+        raise UserError("one epoch a fold is no curve; the table of folds has its values")
 
 
 def cost_table(experiments: Sequence[ExperimentResults]) -> Rows | Missing:

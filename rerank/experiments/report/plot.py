@@ -27,8 +27,6 @@ def logged_folds(experiment: ExperimentResults) -> list[FoldResults]:
 def draw_curves(figure: Figure, _: Results, experiment: ExperimentResults) -> None:
     """Draws loss, NDCG and validation over the epochs; a dot marks the kept epoch, a dashed line the first stage."""
     folds = logged_folds(experiment)
-    if all(len(fold.history) == 1 for fold in folds):
-        raise UserError(f"{experiment.name}: one epoch a fold is no curve; the table of folds has its values")
     loss, metric, valid = figure.subplots(3, 1, sharex=True)
     for number, fold in enumerate(folds):
         epochs = [record["epoch"] for record in fold.history]
