@@ -43,6 +43,21 @@ def given_qrels(qrels: Mapping[str, Mapping[str, int]], what: str = "qrels") -> 
     return _plain(qrels, what, "grade", {int}, _grade)
 
 
+def given_count(count: object, what: str) -> None:
+    """Raises TypeError for what is neither a whole number nor None, and ValueError for a number below 1.
+
+    >>> given_count(-1, "top_k")
+    Traceback (most recent call last):
+    ValueError: top_k: expected 1 or more, got -1
+    """
+    if count is None:
+        return
+    if isinstance(count, bool) or not isinstance(count, numbers.Integral):
+        raise TypeError(f"{what}: expected a whole number, got {count!r}")
+    if count < 1:
+        raise ValueError(f"{what}: expected 1 or more, got {count}")
+
+
 def _plain(
     given: Mapping[str, Mapping[str, Value]],
     what: str,

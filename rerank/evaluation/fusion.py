@@ -33,6 +33,8 @@ def fuse_ranks(runs: Sequence[Run], k: float = RRF_K) -> Run:
     {'b': 0.8333, 'a': 0.5, 'c': 0.3333}
     """
     runs = given_runs(runs)
+    if isinstance(k, str) or not isinstance(k, int | float | np.number):
+        raise TypeError(f"k: expected a number, got {k!r}")
     if not k >= 0:
         raise ValueError(f"k: expected 0 or more, got {k}")
     fused = {}

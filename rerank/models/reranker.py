@@ -11,7 +11,7 @@ import torch
 from rerank.config import EncoderSettings
 from rerank.data.candidates import select_candidates, standardised
 from rerank.data.collections import Collection, Documents
-from rerank.data.given import given_run
+from rerank.data.given import given_count, given_run
 from rerank.data.splitting import Cut
 from rerank.data.types import BestPassage, Run
 from rerank.models.checkpoints import open_trained_cross_encoder, save_cross_encoder
@@ -149,9 +149,10 @@ class Reranker:
         Args:
             query: a text; it is cut at half of the encoder's input length.
             documents: texts, in a list, an array, a pandas Series or an iterator; they may be empty and may repeat.
-            top_k: how many documents to return; by default all.
+            top_k: how many documents to return, at least 1; by default all.
             first_scores: the first stage's scores of the documents, for a model that was trained to add them.
         """
+        given_count(top_k, "top_k")
         documents = list_of_texts("documents", documents)
         scores = self.score(query, documents, first_scores)
         best_first = np.argsort(-scores, kind="stable")[:top_k].tolist()
@@ -165,6 +166,7 @@ class Reranker:
         first_scores: Sequence[float] | None = None,
     ) -> list[BestPassage]:
         """As `rank`, with the passage of each document that the model scored highest."""
+        given_count(top_k, "top_k")
         tokenised = self.scorer.tokenise_pairs(_pairs(query, documents := list_of_texts("documents", documents)))
         return self.best_passages(documents, self.scorer.score_pairs(tokenised, show=False), top_k, first_scores)
 

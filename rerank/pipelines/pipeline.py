@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.config.settings import Precision
+from rerank.data.given import given_count
 from rerank.data.types import Hit, Run
 from rerank.pipelines.evidence_table import Evidence
 from rerank.pipelines.fitted import Fitted, search
@@ -121,6 +122,7 @@ class Pipeline:
         milliseconds, the last stage that ends in time answers; it is the last one of a hit's `stages`. Raises UserError
         for a query without text, and if the pipeline is not fitted.
         """
+        given_count(top, "top")
         return search(self.fitted, query, top, budget, explain)
 
     def save(self, folder: str | Path) -> None:

@@ -57,6 +57,7 @@ def test_grades_that_are_no_whole_numbers_are_refused():
         ),
         (lambda: write_qrels("x.txt", {"q1": {"d1": "1"}}), r"qrels, query q1, document d1: expected"),
         (lambda: evaluate(QRELS, RUN, "nDCG@5"), r"measures: expected a sequence of names, got one text"),
+        (lambda: fuse_ranks([RUN], k="60"), r"k: expected a number, got '60'"),
         (lambda: train("towns"), r"config: expected a rerank.Config, got str"),
     ],
 )

@@ -59,6 +59,13 @@ def test_scores_are_those_of_rerank_score(here, cut):
     assert len({score for scores in expected.values() for score in scores.values()}) > 20
 
 
+@pytest.mark.parametrize(("top_k", "error"), [(-1, ValueError), (0, ValueError), ("2", TypeError), (True, TypeError)])
+def test_a_number_of_documents_is_a_whole_number_from_1(reranker, top_k, error):
+    for rank in (reranker.rank, reranker.rank_passages):
+        with pytest.raises(error, match="top_k: expected"):
+            rank("amber", ["birch", "amber"], top_k=top_k)
+
+
 def test_eight_threads_get_the_answers_of_one(folder, tmp_path):
     encoder = make_encoder("bert", tmp_path / "bert", WORDS, max_positions=24)
     queries = [f"{word} {WORDS[0]}" for word in WORDS]
