@@ -40,10 +40,10 @@ def determinism(trial: Trial) -> None:
 
 def _settings(rng: random.Random) -> list[str]:
     """Flags of `rerank train` that fit every collection."""
-    from rerank.losses import LOSSES
+    from rerank.losses import LABELS
     from rerank.models.pooling import POOLINGS
 
-    losses = [name for name in LOSSES if name not in ("margin_mse", "distill_kl")]  # these need a teacher's scores
+    losses = [name for name, labels in LABELS.items() if labels == "judgments"]  # others need a teacher's scores
     flags = {
         "--loss": rng.choice(losses),
         "--seed": rng.randrange(2**31),
