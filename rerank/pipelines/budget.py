@@ -31,17 +31,17 @@ def within(budget: float | None, stages: Mapping[str, Stage], ms: Mapping[str, f
     return allowed
 
 
-def choose_again(folder: Path, stages: Mapping[str, Stage], budget: float | None) -> bool:
-    """Lets another stage of a fitted pipeline answer, by its evidence and this budget; returns whether it could.
+def choose_again(folder: Path, stages: Mapping[str, Stage], budget: float | None) -> str | None:
+    """Lets a stage of a fitted pipeline answer, by its evidence and this budget; returns its name.
 
-    `stages` are all that were tried. The folder must have the stage that is chosen: it has those up to the one that
-    answered after the fit. Raises UserError if no stage answers in time.
+    `stages` are all that were tried. The folder has those up to the one that answered after the fit; None if it lacks
+    the stage that is chosen. Raises UserError if no stage answers in time.
     """
     evidence = read_evidence(folder)
     if evidence is None:
-        return False
+        return None
     if evidence["budget"] == budget:
-        return True
+        return evidence["answer"]
     tried = {row["name"]: stages[row["name"]] for row in evidence["stages"]}
     ms = {row["name"]: row["own_ms"] for row in evidence["stages"] if row["own_ms"] is not None}
     values = {name: own for name, own in evidence["values"].items() if name != "nested" and own}
@@ -49,7 +49,7 @@ def choose_again(folder: Path, stages: Mapping[str, Stage], budget: float | None
     allowed, costly = within(budget, timed, ms), costly_stages(tried)
     selected = choose_all(values, evidence["inner"], evidence["tested"], allowed, costly)
     if selected.answer not in read_pipeline(folder / PIPELINE):
-        return False
+        return None
     taught = {row["name"]: row["trained_on"] for row in evidence["stages"]}
     trial = Trial(
         evidence["measure"],
@@ -72,7 +72,7 @@ def choose_again(folder: Path, stages: Mapping[str, Stage], budget: float | None
         (tmp / EVIDENCE).write_text(json.dumps(chosen, indent=1, ensure_ascii=False), encoding="utf-8")
         manifest["files"] |= record_of(tmp, [tmp / EVIDENCE])
         write_manifest(tmp / MANIFEST, {"pipeline": manifest["pipeline"], "files": manifest["files"]})
-    return True
+    return selected.answer
 
 
 def _link(source: str, target: str) -> None:

@@ -110,14 +110,16 @@ def fit(
     unfinished = unfinished_folder(place)
     work = unfinished / short_hash(json.dumps(inputs, sort_keys=True))
     with locked(place.parent, f"pipeline-{place.name}"):
-        if place.exists() and is_portable(place) == portable and _is_same(place, inputs, config):
+        if place.exists() and is_portable(place) == portable and (kept := _same(place, inputs, config)):
             log.info(f"{place}: is already fitted on these judgments and documents")
-            has_chosen = choose_again(place, stages, budget)
+            answer = choose_again(place, stages, budget)
             if work.exists():  # a command was killed before it could remove it
                 remove_at_once(work)
             with contextlib.suppress(OSError):  # there is none, or it has the work of other inputs
                 unfinished.rmdir()
-            if has_chosen:
+            if answer == kept.answer:
+                return Pipeline.of(kept)
+            if answer:
                 return Pipeline.load(place, config.training.device, config.training.precision)
             log.info(f"{place}: lacks the stage that this budget chooses: it is fitted again")
         fitted, evidence = _fit(stages, world, measure, budget, work, engine)
@@ -127,13 +129,14 @@ def fit(
     return Pipeline.of(fitted)
 
 
-def _is_same(place: Path, inputs: FitInputs, config: Config) -> bool:
-    """Whether the pipeline of a folder was fitted on these inputs and is whole."""
+def _same(place: Path, inputs: FitInputs, config: Config) -> Fitted | None:
+    """The pipeline of a folder; None if it was fitted on other inputs or is damaged."""
     try:
-        return load_fitted(place, config.training.device, config.training.precision).inputs == inputs
+        fitted = load_fitted(place, config.training.device, config.training.precision)
     except UserError as error:
         log.info(f"fitting again: {error}")
-        return False
+        return None
+    return fitted if fitted.inputs == inputs else None
 
 
 def _fit(

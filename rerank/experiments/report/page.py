@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from rerank.config import Config, sections
+from rerank.config import CollectionSettings, Config, sections
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, open_collection
 from rerank.evaluation.compare import Comparison
@@ -54,7 +54,8 @@ def page_of_experiments(results: Results[ExperimentResults]) -> str:
         source, queries, field = (
             str(first.setting(f"collection.{key}") or "") for key in ("source", "queries", "query_field")
         )
-        collection = open_collection(source, queries, list(filter(None, field.split("+"))))
+        settings = CollectionSettings(source=source, queries=queries, query_field=field)
+        collection = open_collection(settings.source, settings.queries, settings.query_fields)
     except UserError as error:
         missing = str(error)
     finished = [experiment for experiment in experiments if experiment.folder.all_run.is_file()]
