@@ -23,8 +23,13 @@ ALLOCATOR_SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The errors of a full disk."""
 
-TOGETHER = 0.1
-"""Seconds in which several signals are one."""
+TOGETHER = {signal.SIGINT: 0.2, signal.SIGTERM: 1.0, signal.SIGHUP: 1.0}
+"""Seconds after the first signal in which such a signal is the same request; a later one ends the process at once.
+
+Supervisors, shells and wrappers send a signal to a process and to its group. On a busy machine the second handler can
+run long after the first. No key sends SIGTERM or SIGHUP, so nobody waits for the second of these, and supervisors use
+SIGKILL after some seconds. A person needs more than 0.2 s between two presses of Ctrl-C.
+"""
 
 LONGEST = 2000
 """Characters of an error's line; the middle of a longer one is left out."""
@@ -71,7 +76,7 @@ class _Interrupts:
     def handle(self, number: int, frame: FrameType | None) -> None:
         """The handler of the signals."""
         now = time.monotonic()
-        if self.received and now - self.at < TOGETHER:  # supervisors signal a process and its group
+        if self.received and now - self.at < TOGETHER[signal.Signals(number)]:
             return
         if self.received:
             self.report()

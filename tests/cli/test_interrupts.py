@@ -108,7 +108,7 @@ def test_a_second_signal_ends_a_slow_end_with_the_one_line_of_the_first(tmp_path
     process = start(tmp_path, "slow")
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "cleaning\n"
-    time.sleep(TOGETHER)
+    time.sleep(TOGETHER[second])
     before = time.monotonic()
     process.send_signal(second)
     _, errors = process.communicate(timeout=30)
