@@ -195,8 +195,12 @@ class _Scores(torch.autograd.Function):
         h = inputs.new_empty(len(inputs), len(layer))
         for chunk, values in zip(_chunks(inputs), _chunks(h), strict=True):
             torch.mm(chunk, layer.T, out=values).relu_()
-        running = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
-        mean, variance = torch.ops.aten.batch_norm_update_stats(h, *running, norm.momentum)
+        mean = h.mean(dim=0)
+        squares = torch.stack([(chunk - mean).square_().sum(dim=0) for chunk in _chunks(h)]).sum(dim=0)
+        variance = squares / len(h)
+        momentum = norm.momentum or 0.0
+        norm.get_buffer("running_mean").lerp_(mean, momentum)
+        norm.get_buffer("running_var").lerp_(squares / (len(h) - 1), momentum)
         inverse = (variance + norm.eps).rsqrt()
         ctx.save_for_backward(inputs, h, gamma, beta, w, mean, inverse)
         slope, constant = _slope_and_constant(gamma, beta, w, c, mean, inverse)
