@@ -43,25 +43,27 @@ class Evidence:
 
 
 def as_table(record: EvidenceRecord) -> Table:
-    """An evidence as a table."""
-    head = ["stage", "of", record["measure"], "gain", "95 % interval", "p", "far", "ms", "trained on", ""]
-    rows = [cells(head)]
+    """An evidence as a table of two blocks: the gains; the gains on far queries, times and judged queries."""
+    gains = [cells(["stage", "of", record["measure"], "gain", "95 % interval", "p"])]
+    others = [cells(["stage", "far", "95 % interval", "ms", "trained on", ""])]
     for row in record["stages"]:
         state = "answers" if row["name"] == record["answer"] else "" if row["kept"] else "left out"
         shown = row["name"] if row["name"] == row["kind"] else f"{row['name']} ({row['kind']})"
         ms = "" if row["ms"] is None else f"{row['ms']:.1f}"
         names = ", ".join(row["of"]) if len(row["of"]) <= 3 else f"{len(row['of'])} stages"
-        rows.append(cells([shown, names, *_shown(row), ms, str(row["trained_on"] or ""), state]))
+        gains.append(cells([shown, names, *_gain(row)]))
+        others.append(cells([row["name"], *_far(row), ms, str(row["trained_on"] or ""), state]))
     notes = []
     if record["budget"] is not None:
         notes.append(f"Chosen among the stages that answer within {record['budget']:g} ms.")
     if record.get("older_documents"):
         notes.append("Measured before `rerank update` took in the present documents.")
     if record["nested"]["mean"] is None:
-        return Table("", [rows], ("No judgments: nothing was learned or measured.", *notes))
-    rows.append(cells(["nested", "", *_shown(record["nested"]), "", "", ""]))
+        return Table("", [gains, others], ("No judgments: nothing was learned or measured.", *notes))
+    gains.append(cells(["nested", "", *_gain(record["nested"])]))
+    others.append(cells(["nested", *_far(record["nested"]), "", "", ""]))
     legend = (*LEGEND, DRAWN if record["drawn"] else GIVEN, FAR)
-    return Table(f"{record['queries']} queries", [rows], (*legend, *notes))
+    return Table(f"{record['queries']} queries", [gains, others], (*legend, *notes))
 
 
 def limits(record: EvidenceRecord) -> str:
@@ -81,12 +83,16 @@ def limits(record: EvidenceRecord) -> str:
     return f"{size}: differences below {NORMAL * median(errors):.1g} cannot be told from chance"
 
 
-def _shown(row: Gain) -> tuple[str, str, str, str, str]:
-    """A row's mean, gain, interval, p-value and gain on far queries."""
+def _gain(row: Gain) -> tuple[str, str, str, str]:
+    """A row's mean, gain, interval and p-value."""
     mean = "" if row["mean"] is None else format_mean(row["mean"], math.nan if row["se"] is None else row["se"])
     p = "" if row["p"] is None else "<0.0001" if row["p"] < 0.0001 else f"{row['p']:.4f}"
-    far = " ".join(filter(None, [_signed(row["far"]), _interval(row["far_low"], row["far_high"])]))
-    return mean, _signed(row["gain"]), _interval(row["low"], row["high"]), p, far
+    return mean, _signed(row["gain"]), _interval(row["low"], row["high"]), p
+
+
+def _far(row: Gain) -> tuple[str, str]:
+    """A row's gain on far queries, and its interval."""
+    return _signed(row["far"]), _interval(row["far_low"], row["far_high"])
 
 
 def _signed(gain: float | None) -> str:
