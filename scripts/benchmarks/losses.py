@@ -11,7 +11,7 @@ from rerank.losses import LOSSES
 from rerank.utils.progress import log
 from scripts.benchmarks.baselines import smoothi_graph
 from scripts.benchmarks.memory import in_fresh_process, peak_memory
-from scripts.benchmarks.report import Count, Out, Rounds, publish
+from scripts.benchmarks.report import Count, CpuSeconds, Out, Rounds, publish
 from scripts.benchmarks.timing import Work, interleaved, ratio
 
 BASELINE = "smoothi with an autograd graph"
@@ -31,6 +31,7 @@ def losses(
     lists: Count = 128,
     documents: Annotated[tuple[Count, ...], Parameter(consume_multiple=True, negative=())] = (147, 1251),
     rounds: Rounds = 3,
+    cpu_seconds: CpuSeconds = False,
     out: Out = None,
 ) -> None:
     """Milliseconds and memory of every loss, forward and backward, and of SmoothI with an autograd graph.
@@ -43,19 +44,22 @@ def losses(
         Documents of a list; one table for each number.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    rows = [row for count in documents for row in _of_shape(lists, count, rounds, device)]
+    rows = [row for count in documents for row in _of_shape(lists, count, rounds, device, cpu_seconds)]
     settings = {"lists": lists, "documents": documents, "rounds": rounds, "labels": LABELS, "dtype": "float32"}
+    settings["cpu_seconds"] = cpu_seconds
     publish("Losses, forward and backward", rows, COLUMNS, settings, device, NOTES, out)
 
 
-def _of_shape(lists: int, documents: int, rounds: int, device: torch.device) -> list[dict[str, Any]]:
+def _of_shape(
+    lists: int, documents: int, rounds: int, device: torch.device, cpu_seconds: bool
+) -> list[dict[str, Any]]:
     peaks: dict[str, int | None] = {}
     for name in [BASELINE, *LOSSES]:
         peak = peaks[name] = in_fresh_process(peak_bytes, name, lists, documents, device.type)
         log.info(f"{lists} × {documents}, {name}: {'out of memory' if peak is None else f'{peak / 1e6:,.1f} MB'}")
     scores, labels = inputs(lists, documents, device)
     works = {name: _work(name, scores, labels) for name, peak in peaks.items() if peak is not None}
-    seconds = interleaved(works, rounds, device, LEAST_SECONDS)
+    seconds = interleaved(works, rounds, device, LEAST_SECONDS, cpu_seconds)
     rows = []
     for name, peak in peaks.items():
         row: dict[str, Any] = {"loss": name, "lists × documents": f"{lists} × {documents:,}"}
