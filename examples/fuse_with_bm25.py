@@ -23,7 +23,7 @@ def main(qrels_file: str, bm25_file: str, ours_file: str, fused_file: str = "fus
         values[weight] = mean(rerank.evaluate(qrels, fused, ["nDCG@20"])["nDCG@20"].values())
         print(f"weight {weight:.2f}: nDCG@20 = {values[weight]:.4f}")
     best = max(values, key=values.__getitem__)
-    rerank.write_run(fused_file, rerank.fuse_scores([bm25, ours], (1 - best, best)), "fused")
+    rerank.write_run(rerank.fuse_scores([bm25, ours], (1 - best, best)), fused_file, "fused")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ def main(collection: str = "my-collection", encoder: str = "bert-base-uncased", 
     # Re-rank BM25's results with the trained model; the queries need no judgments.
     opened = rerank.open_collection(collection)
     run = rerank.Reranker.load(fold.checkpoint).rerank(rerank.retrieve(opened, depth=20), opened)
-    rerank.write_run("reranked.run", run, "rerank")
+    rerank.write_run(run, "reranked.run", "rerank")
 
 
 if __name__ == "__main__":

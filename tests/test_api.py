@@ -82,9 +82,9 @@ def test_a_string_stands_for_a_section_of_the_configuration():
 
 
 def test_runs_and_qrels_are_read_and_written(tmp_path):
-    rerank.write_run(tmp_path / "a.run", SECOND, "tag")
+    rerank.write_run(SECOND, tmp_path / "a.run", "tag")
     assert rerank.read_run(tmp_path / "a.run") == SECOND
-    rerank.write_qrels(tmp_path / "qrels.txt", QRELS)
+    rerank.write_qrels(QRELS, tmp_path / "qrels.txt")
     assert rerank.read_qrels(tmp_path / "qrels.txt") == QRELS
 
 

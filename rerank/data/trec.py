@@ -35,8 +35,10 @@ def first_documents(run: Run, depth: int) -> Run:
     return {q: {doc_id: scores[doc_id] for doc_id in ranked(scores)[:depth]} for q, scores in run.items()}
 
 
-def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> None:
+def write_run(run: Run, path: str | Path, tag: str = "rerank", as_found: bool = False) -> None:
     """Writes a TREC run in the order of `ranked`, with ranks from 1, gzipped if the name ends in .gz.
+
+    `tag` is the last word of each line, by which trec_eval and others name the run.
 
     The written scores of a query strictly decrease as float32. They have six decimals if that suffices; otherwise tied
     scores are moved down to the next float32 and written with nine digits. Reading and writing such a file again gives
@@ -47,7 +49,7 @@ def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> N
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder) / "fused.run"
-    ...     write_run(path, {"q1": {"d1": 0.5, "d2": 0.75}}, tag="fused")
+    ...     write_run({"q1": {"d1": 0.5, "d2": 0.75}}, path, tag="fused")
     ...     print(path.read_text())
     q1 Q0 d2 1 0.750000 fused
     q1 Q0 d1 2 0.500000 fused
@@ -121,7 +123,7 @@ def _have_nine_digits(scores: list[float]) -> bool:
     return read and any(float(f"{score:.6f}") != score for score in scores)
 
 
-def write_qrels(path: str | Path, qrels: Judgments) -> None:
+def write_qrels(qrels: Judgments, path: str | Path) -> None:
     """Writes judgments in TREC's four columns, gzipped if the name ends in .gz.
 
     Raises UserError for names that are empty or have white space.
@@ -129,7 +131,7 @@ def write_qrels(path: str | Path, qrels: Judgments) -> None:
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder) / "qrels.txt"
-    ...     write_qrels(path, {"q1": {"d1": 2}})
+    ...     write_qrels({"q1": {"d1": 2}}, path)
     ...     path.read_text().split()
     ['q1', '0', 'd1', '2']
     """

@@ -165,5 +165,5 @@ def write_references(config: Config, collection: Collection) -> None:
         return
     with locked(folder.path, "folds"):
         expect_same_folds(config, collection)
-        write_qrels(folder.qrels, collection.qrels)
+        write_qrels(collection.qrels, folder.qrels)
         write_folds(folder.folds, folds_of(config, collection))

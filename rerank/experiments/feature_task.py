@@ -81,7 +81,7 @@ class FeatureDataset:
             for name, (fold, store) in self.sets.items():
                 folds[name] = fold
                 qrels |= store.features.subset([*fold.valid, *fold.test]).qrels()
-            write_qrels(folder.qrels, qrels)
+            write_qrels(qrels, folder.qrels)
             write_folds(folder.folds, [folds[name] for name in self.fold_names if name in folds])
             write_text(path, json.dumps(saved | hashes))
 

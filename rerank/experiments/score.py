@@ -211,7 +211,7 @@ def _score_parts(scoring: Scoring, plan: Parts, numbers: Sequence[int]) -> None:
         lists = scoring.lists[plan.queries(number)]
         run = score_candidates(scoring.model, scoring.passages, lists, accelerator, scoring.memory, None)
         if accelerator.is_main_process:
-            write_run(plan.file(number), run, tag_of(plan.out))
+            write_run(run, plan.file(number), tag_of(plan.out))
 
 
 def _score_on_cluster(

@@ -35,7 +35,7 @@ def score_feature_file(config: Config, checkpoint: Path, out: Path) -> Path:
     accelerator = open_accelerator(config.training)
     run = score_features(model.to(accelerator.device), _as_wide(found, model, source), found.qrels(), accelerator)
     with atomic_write(out) as tmp:
-        write_run(tmp, run, tag)
+        write_run(run, tmp, tag)
     facts = {"model": str(checkpoint), "features": {source.name: file_hash(source)}, "queries": len(run)}
     write_manifest(manifest, {**facts, "run": {"sha256": file_hash(out)}})
     return out

@@ -83,7 +83,7 @@ def train_folds(config: Config, fold: str = "all") -> ExperimentFolder:
                 train_fold(experiment, one_fold)
     folders = [experiment.folder.fold(name) for name in experiment.dataset.fold_names]
     if fold != FINAL and experiment.accelerator.is_main_process and all(folder.finished for folder in folders):
-        write_run(experiment.folder.all_run, joined_test_runs(folders, config), experiment.folder.name)
+        write_run(joined_test_runs(folders, config), experiment.folder.all_run, experiment.folder.name)
     experiment.accelerator.wait_for_everyone()
     return experiment.folder
 
@@ -144,7 +144,7 @@ def _write_results(folder: FoldFolder, task: TextTask | FeatureTask, run: Run | 
     with contextlib.ExitStack() as last:
         if run is not None:
             tmp = last.enter_context(atomic_write(folder.test_run))
-            write_run(tmp, run, folder.tag)
+            write_run(run, tmp, folder.tag)
             outcomes["test"] = outcome(tmp, task.qrels("test"))
         facts = {**facts, "outcome": outcomes}
         if isinstance(task, TextTask):

@@ -196,7 +196,7 @@ class CrossFitting:
                 return {}
             with atomic_write(kept) as tmp:
                 tmp.mkdir()
-                write_run(tmp / RUN, run, name)
+                write_run(run, tmp / RUN, name)
                 write_record(tmp)
         return read_run(kept / RUN)
 

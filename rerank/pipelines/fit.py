@@ -164,10 +164,10 @@ def _fit(
     for name in selected.values:
         run = fitting.runs(name, [(part, frozenset({part})) for part in tested])
         if any(run.values()):
-            write_run(work / RUNS / f"{name}.run", run, name)
+            write_run(run, work / RUNS / f"{name}.run", name)
     if tested:  # `rerank eval` finds the judgments beside the runs
         tests = [query_id for part in tested for query_id in parts[part]]
-        write_qrels(work / RUNS / CollectionFolder(Path()).qrels.name, {q: collection.qrels[q] for q in tests})
+        write_qrels({q: collection.qrels[q] for q in tests}, work / RUNS / CollectionFolder(Path()).qrels.name)
     kept = prefix(stages, selected.answer)
     pipeline = Fitted(kept, fitting.world, {name: fitting.ranker(name) for name in kept}, ms=ms)
     language = world.config.collection.language

@@ -80,7 +80,7 @@ def _stage(folder: TrainingFolder, save: Callable[[Path], object], run: Run, sta
     save(staged)
     kept = {folder.checkpoint / file.relative_to(staged): file for file in files_below(staged)}
     kept[folder.valid_run] = stack.enter_context(atomic_write(folder.valid_run))
-    write_run(kept[folder.valid_run], run, folder.tag)
+    write_run(run, kept[folder.valid_run], folder.tag)
     parent = folder.state.parent
     return {place.relative_to(parent).as_posix(): facts_of(file) for place, file in kept.items()}
 

@@ -50,9 +50,7 @@ def losses(
     publish("Losses, forward and backward", rows, COLUMNS, settings, device, NOTES, out)
 
 
-def _of_shape(
-    lists: int, documents: int, rounds: int, device: torch.device, cpu_seconds: bool
-) -> list[dict[str, Any]]:
+def _of_shape(lists: int, documents: int, rounds: int, device: torch.device, cpu_seconds: bool) -> list[dict[str, Any]]:
     peaks: dict[str, int | None] = {}
     for name in [BASELINE, *LOSSES]:
         peak = peaks[name] = in_fresh_process(peak_bytes, name, lists, documents, device.type)

@@ -38,13 +38,13 @@ def ranking(good: bool, seed: int = 0) -> Run:
 def runs(tmp_path: Path) -> Path:
     """runs/small with bm25.run, and two experiments whose folds are in files of their own."""
     folder = tmp_path / "runs" / "small"
-    write_qrels(folder / "qrels.txt", judgments())
+    write_qrels(judgments(), folder / "qrels.txt")
     write_folds(folder / "folds.json", FOLDS)
-    write_run(folder / "bm25.run", ranking(good=False), "bm25")
+    write_run(ranking(good=False), folder / "bm25.run", "bm25")
     for name, run in (("smoothi", ranking(good=True, seed=1)), ("hinge", ranking(good=False, seed=2))):
-        write_run(folder / name / "all.run", run, name)
+        write_run(run, folder / name / "all.run", name)
         for fold in FOLDS:
-            write_run(folder / name / f"fold{fold.name}" / "test.run", {q: run[q] for q in fold.test}, name)
+            write_run({q: run[q] for q in fold.test}, folder / name / f"fold{fold.name}" / "test.run", name)
     return folder
 
 
@@ -88,7 +88,7 @@ def test_one_fold(runs: Path) -> None:
 def test_no_mean_over_folds_if_queries_of_a_run_or_of_the_folds_are_missing(runs: Path) -> None:
     with pytest.raises(UserError, match=r"smoothi: no query of fold 1, 3; expected .* \(`--fold 2`\)"):
         table([runs / "bm25.run", runs / "smoothi" / "fold2" / "test.run"])
-    write_qrels(runs / "qrels.txt", {**judgments(), "outside": {"d1": 1}})
+    write_qrels({**judgments(), "outside": {"d1": 1}}, runs / "qrels.txt")
     with pytest.raises(UserError, match=r"folds.json: 1 of 13 judged queries are in no fold \(outside\), so there is"):
         table([runs / "bm25.run"])
     assert " queries of fold 2\n" in table([runs / "bm25.run"], fold="2")
@@ -98,7 +98,7 @@ def test_no_mean_over_folds_if_queries_of_a_run_or_of_the_folds_are_missing(runs
 
 
 def test_queries_without_judgments_are_reported(runs: Path) -> None:
-    write_run(runs / "bm25.run", {**ranking(good=False), "unjudged": {"d1": 1.0}}, "bm25")
+    write_run({**ranking(good=False), "unjudged": {"d1": 1.0}}, runs / "bm25.run", "bm25")
     text = table([runs / "bm25.run"])
     assert "Queries of the runs without judgments, which cannot count (1): unjudged.\n" in text
 
@@ -106,7 +106,7 @@ def test_queries_without_judgments_are_reported(runs: Path) -> None:
 def test_judged_queries_that_a_run_lacks_count_0_or_are_left_out(runs: Path) -> None:
     partial = ranking(good=False)
     lacking = next(iter(partial))
-    write_run(runs / "part.run", {q: scores for q, scores in partial.items() if q != lacking}, "t")
+    write_run({q: scores for q, scores in partial.items() if q != lacking}, runs / "part.run", "t")
     paths = [runs / "part.run", runs / "smoothi" / "all.run"]
     assert f"1 of 12 queries are missing and count 0: {lacking}." in table(paths)
     text = table(paths, judged_queries_only=True)
@@ -116,7 +116,7 @@ def test_judged_queries_that_a_run_lacks_count_0_or_are_left_out(runs: Path) -> 
 
 def test_names_are_short_and_distinct(runs: Path) -> None:
     other = runs.parent / "other"
-    write_run(other / "smoothi" / "all.run.gz", ranking(good=False), "t")
+    write_run(ranking(good=False), other / "smoothi" / "all.run.gz", "t")
     paths = [runs / "smoothi" / "all.run", other / "smoothi" / "all.run.gz"]
     text = table(paths, qrels=runs / "qrels.txt", folds=runs / "folds.json")
     assert [row[0] for row in rows(text)] == ["run", "small/smoothi", "other/smoothi"]
@@ -130,17 +130,17 @@ def test_user_errors_are_reported(runs: Path, tmp_path: Path) -> None:
         table([runs / "bm25.run", runs / "bm25.run"])
     with pytest.raises(UserError, match="unknown 'bogus'"):
         table([runs / "bm25.run"], measures=["bogus"])
-    write_run(tmp_path / "alone" / "deep" / "er" / "x.run", ranking(good=True), "t")
+    write_run(ranking(good=True), tmp_path / "alone" / "deep" / "er" / "x.run", "t")
     with pytest.raises(UserError, match=r"no judgments: expected --qrels FILE, or qrels\.txt next to .*x\.run"):
         table([tmp_path / "alone" / "deep" / "er" / "x.run"])
-    write_qrels(tmp_path / "alone" / "qrels.txt", judgments())
-    write_run(tmp_path / "alone" / "y.run", ranking(good=True), "t")
+    write_qrels(judgments(), tmp_path / "alone" / "qrels.txt")
+    write_run(ranking(good=True), tmp_path / "alone" / "y.run", "t")
     both = [tmp_path / "alone" / "y.run", runs / "bm25.run"]
     assert "over 3 folds" in table(both)  # copies of the same judgments are the same judgments
-    write_qrels(tmp_path / "alone" / "qrels.txt", {**judgments(), "q0": {"d1": 0}})
+    write_qrels({**judgments(), "q0": {"d1": 0}}, tmp_path / "alone" / "qrels.txt")
     with pytest.raises(UserError, match=r"differ; expected one qrels\.txt for all runs; name it"):
         table(both)
-    write_run(smoothi / "fold1" / "test.run", ranking(good=True), "t")
+    write_run(ranking(good=True), smoothi / "fold1" / "test.run", "t")
     with pytest.raises(UserError, match=r"fold2.test\.run: query q\d+ is also in .*fold1.test\.run"):
         table([smoothi / "fold1" / "test.run", smoothi / "fold2" / "test.run"])
     (runs / "folds.json").unlink()
@@ -161,14 +161,14 @@ def test_bm25_on_robust04(tmp_path: Path) -> None:
     everything: Run = {}
     for path in files:
         everything |= read_run(path)
-    write_run(tmp_path / "all.run", everything, "t")
+    write_run(everything, tmp_path / "all.run", "t")
     text = table([tmp_path / "all.run"], ROBUST04 / "qrels.robust2004.txt.gz", measures=["ndcg_cut_20"])
     assert "over 249 queries\n" in text
     assert " 0.4198 ± " in text
 
 
 def test_formats_and_views_of_the_command_line(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_run(runs / "part.run", {q: of for q, of in ranking(good=True).items() if q != "q0"}, "t")
+    write_run({q: of for q, of in ranking(good=True).items() if q != "q0"}, runs / "part.run", "t")
     words = ["eval", str(runs / "bm25.run"), str(runs / "part.run"), "--measures", "AP", "Judged@3"]
 
     def printed(*more: str) -> str:

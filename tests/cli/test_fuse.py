@@ -25,10 +25,10 @@ def runs(tmp_path, monkeypatch):
     """a.run, b.run and c.run in runs/towns, with judgments and folds; what was written, by name."""
     monkeypatch.chdir(tmp_path)
     folder = Path("runs/towns")
-    write_qrels(folder / "qrels.txt", QRELS)
+    write_qrels(QRELS, folder / "qrels.txt")
     write_folds(folder / "folds.json", FOLDS)
     for seed, name in enumerate("abc"):
-        write_run(folder / f"{name}.run", drawn(QRELS, seed, 1.0 + seed), name)
+        write_run(drawn(QRELS, seed, 1.0 + seed), folder / f"{name}.run", name)
     return {name: read_run(folder / f"{name}.run") for name in "abc"}
 
 
@@ -58,8 +58,8 @@ def test_k_of_reciprocal_rank_is_a_flag(runs):
 
 def test_a_run_that_is_fused_is_read_as_it_was_ranked(runs):
     """Sums that differ a little, and ties, keep their order in the file."""
-    write_run("x.run", {"q": {f"d{i:04}": float(i) for i in range(1000)}}, "x")
-    write_run("y.run", {"q": {f"e{i:04}": float(i) for i in range(1000)}}, "y")
+    write_run({"q": {f"d{i:04}": float(i) for i in range(1000)}}, "x.run", "x")
+    write_run({"q": {f"e{i:04}": float(i) for i in range(1000)}}, "y.run", "y")
     main(["fuse", "x.run", "y.run", "--out", "out.run"])
     found = ranked(read_run("out.run")["q"])
     assert found == [f"{name}{i:04}" for i in range(999, -1, -1) for name in "de"]
@@ -92,7 +92,7 @@ def test_weights_are_tuned_by_fold_and_no_test_query_is_used(runs, capsys):
 
 
 def test_without_folds_the_judgments_are_those_of_validation_queries(runs, capsys):
-    write_qrels("valid.txt", {q: QRELS[q] for q in QUERIES[:4]})
+    write_qrels({q: QRELS[q] for q in QUERIES[:4]}, "valid.txt")
     main(["fuse", A, B, C, "--method", "interpolate", "--qrels", "valid.txt", "--out", "fused.run"])
     weights = tune_weights(list(runs.values()), {q: QRELS[q] for q in QUERIES[:4]}, "nDCG@20")
     assert json.loads(Path("fused.run.json").read_text())["fusion"]["weights"] == list(weights)
@@ -102,8 +102,8 @@ def test_without_folds_the_judgments_are_those_of_validation_queries(runs, capsy
 
 def test_queries_of_no_fold_have_the_mean_weights(runs, capsys):
     extra = {"new": {f"d{i:02}": float(i) for i in range(20)}}
-    write_run(A, runs["a"] | extra, "a")
-    write_run(B, runs["b"] | {"new": {f"d{i:02}": float(-i) for i in range(20)}}, "b")
+    write_run(runs["a"] | extra, A, "a")
+    write_run(runs["b"] | {"new": {f"d{i:02}": float(-i) for i in range(20)}}, B, "b")
     main(["fuse", A, B, "--method", "interpolate", "--out", "fused.run"])
     by_fold = json.loads(Path("fused.run.json").read_text())["fusion"]["weights"].values()
     a, b = (sum(weights) / len(weights) for weights in zip(*by_fold, strict=True))
@@ -128,9 +128,9 @@ def test_queries_of_no_fold_have_the_mean_weights(runs, capsys):
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(runs, capsys, words, expected):
-    write_run("part.run", {q: runs["a"][q] for q in FOLDS[0].test}, "t")
+    write_run({q: runs["a"][q] for q in FOLDS[0].test}, "part.run", "t")
     for name in ("x.run", "y.run"):
-        write_run(name, {"q0": {"d00": 1.0}}, "t")
+        write_run({"q0": {"d00": 1.0}}, name, "t")
     out = [] if "--out" in words else ["--out", "no.run"]
     assert expected in failed(capsys, "fuse", *words, *out)
     assert not Path("no.run").exists()

@@ -178,7 +178,7 @@ def lines_of(folder, rank):
 
 def test_each_line_is_printed_once_and_the_group_is_ended(here, tmp_path):
     for name, queries in {"train": range(8), "dev": range(8, 10), "test": range(10, 15)}.items():
-        write_qrels(here / "towns" / "qrels" / f"{name}.tsv", queries)
+        write_qrels(queries, here / "towns" / "qrels" / f"{name}.tsv")
     for epochs in ("1", "2"):
         words = command("--name", f"of{epochs}", "--training.epochs", epochs)
         assert in_two_processes(tmp_path, ended, words) == [(0, False)] * 2

@@ -43,7 +43,7 @@ def test_candidates_of_a_run_in_arrays_are_those_of_dictionaries(tmp_path, some,
     run = {f"q{q}": {f"d{d}": float(draw.randint(0, 9)) for d in draw.sample(range(40), 12)} for q in range(30)}
     qrels = {f"q{q}": {f"d{d}": draw.randint(-1, 2) for d in draw.sample(range(45), 6)} for q in range(5, 35)}
     query_ids = [f"q{q}" for q in reversed(range(33))][some]
-    write_run(tmp_path / "some.run", run, "tag", as_found=True)
+    write_run(run, tmp_path / "some.run", "tag", as_found=True)
     expected = select_candidates(run, qrels, 7, query_ids, keep_scores)
     for arrays in (read_run_arrays(tmp_path / "some.run", 7, query_ids), read_run_arrays(tmp_path / "some.run")):
         found = select_candidates(arrays, qrels, 7, query_ids, keep_scores)

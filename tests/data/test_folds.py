@@ -102,7 +102,7 @@ def folder(tmp_path):
     """A folder with a published split of 8, 2 and 4 queries."""
     folder = write_collection(tmp_path / "towns")
     for name, queries in (("train", range(8)), ("dev", range(8, 10)), ("test", range(10, 14))):
-        write_qrels(folder / "qrels" / f"{name}.tsv", queries)
+        write_qrels(queries, folder / "qrels" / f"{name}.tsv")
     return folder
 
 
@@ -168,8 +168,8 @@ def test_test_alone_is_no_split_and_other_files_are_named(folder):
 
 
 def test_a_query_of_two_parts_tests_or_validates_and_is_counted(folder):
-    write_qrels(folder / "qrels" / "dev.tsv", [7, 8, 10, 11])
-    write_qrels(folder / "qrels" / "train.tsv", range(9), relevant=(1,))
+    write_qrels([7, 8, 10, 11], folder / "qrels" / "dev.tsv")
+    write_qrels(range(9), folder / "qrels" / "train.tsv", relevant=(1,))
     collection = open_collection(str(folder))
     assert collection.folds == split(range(7), (7, 8), range(10, 14))
     assert collection.origin.judged.notes[:-1] == (
@@ -181,7 +181,7 @@ def test_a_query_of_two_parts_tests_or_validates_and_is_counted(folder):
 
 
 def test_every_training_query_in_another_part_is_refused(folder):
-    write_qrels(folder / "qrels" / "train.tsv", [10, 8])
+    write_qrels([10, 8], folder / "qrels" / "train.tsv")
     with pytest.raises(UserError, match="all its training queries validate or test too, so none is left to train on"):
         open_collection(str(folder)).folds  # noqa: B018
     with pytest.raises(UserError, match="towns: all its training queries"):

@@ -50,12 +50,12 @@ def test_grades_that_are_no_whole_numbers_are_refused():
             lambda: tune_weights([RUN, RUN], {"q1": {"d1": 0.5}}),
             r"qrels, query q1, document d1: expected a whole number",
         ),
-        (lambda: write_run("x.run", [("q1", "d1", 2.0)], "x"), r"run: expected {query_id: {doc_id: score}}, got list"),
+        (lambda: write_run([("q1", "d1", 2.0)], "x.run", "x"), r"run: expected {query_id: {doc_id: score}}, got list"),
         (
-            lambda: write_run("x.run", {"q1": {"d1": "2"}}, "x"),
+            lambda: write_run({"q1": {"d1": "2"}}, "x.run", "x"),
             r"run, query q1, document d1: expected a number as score",
         ),
-        (lambda: write_qrels("x.txt", {"q1": {"d1": "1"}}), r"qrels, query q1, document d1: expected"),
+        (lambda: write_qrels({"q1": {"d1": "1"}}, "x.txt"), r"qrels, query q1, document d1: expected"),
         (lambda: evaluate(QRELS, RUN, "nDCG@5"), r"measures: expected a sequence of names, got one text"),
         (lambda: fuse_ranks([RUN], k="60"), r"k: expected a number, got '60'"),
         (lambda: train("towns"), r"config: expected a rerank.Config, got str"),
@@ -73,7 +73,7 @@ def test_fusion_and_files_take_numpys_values(tmp_path):
     assert fuse_ranks([run, run]) == fuse_ranks([RUN, RUN])
     assert fuse_scores([run, run], np.array([0.5, 0.5])) == fuse_scores([RUN, RUN], (0.5, 0.5))
     assert fuse_scores(iter([run, run]), (0.5, 0.5)) == fuse_scores([RUN, RUN], (0.5, 0.5))
-    write_run(tmp_path / "x.run", run, "x")
+    write_run(run, tmp_path / "x.run", "x")
     assert (tmp_path / "x.run").read_text() == "q1 Q0 d1 1 2.000000 x\nq1 Q0 d2 2 1.000000 x\n"
-    write_qrels(tmp_path / "x.txt", {"q1": {"d1": np.float64(1)}})
+    write_qrels({"q1": {"d1": np.float64(1)}}, tmp_path / "x.txt")
     assert (tmp_path / "x.txt").read_text() == "q1 0 d1 1\n"

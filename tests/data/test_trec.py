@@ -72,7 +72,7 @@ def test_bad_run_is_one_line_with_file_and_line(tmp_path: Path, content: str | b
 
 
 def test_run_is_written_with_six_decimals_where_they_tell_scores_apart(tmp_path: Path) -> None:
-    write_run(tmp_path / "a.run", {"q2": {"b": 1.25, "a": 12.3456789}, "q1": {"c": -1}}, "bm25")
+    write_run({"q2": {"b": 1.25, "a": 12.3456789}, "q1": {"c": -1}}, tmp_path / "a.run", "bm25")
     assert (tmp_path / "a.run").read_text() == (
         "q2 Q0 a 1 12.345679 bm25\nq2 Q0 b 2 1.250000 bm25\nq1 Q0 c 1 -1.000000 bm25\n"
     )
@@ -101,7 +101,7 @@ def test_what_no_run_can_hold_is_refused_and_loses_nothing(
 ) -> None:
     file_with(tmp_path, GOOD)
     with pytest.raises(UserError, match=message):
-        write_run(tmp_path / "some.run", run, tag)
+        write_run(run, tmp_path / "some.run", tag)
     assert (tmp_path / "some.run").read_text() == GOOD
     assert [path.name for path in tmp_path.iterdir()] == ["some.run"]
 
@@ -115,7 +115,7 @@ def test_qrels_of_trec_and_of_beir(tmp_path: Path) -> None:
     assert read_qrels(file_with(tmp_path, beir)) == expected
     assert read_qrels(file_with(tmp_path, beir.partition("\n")[2])) == expected
     for name in ("qrels.txt", "qrels.txt.gz"):
-        write_qrels(tmp_path / name, expected)
+        write_qrels(expected, tmp_path / name)
         assert read_qrels(tmp_path / name) == expected
     assert (tmp_path / "qrels.txt").read_text() == "1 0 a 2\n1 0 b -2\n2 0 a 0\n"
 
@@ -183,7 +183,7 @@ def test_written_scores_strictly_decrease_and_a_run_that_is_read_and_written_is_
             f"q{trial}-{i}": dict(zip(documents, draw_scores(draw, kind, len(documents)), strict=True))
             for i in range(3)
         }
-        write_run(tmp_path / "first.run", run, "tag")
+        write_run(run, tmp_path / "first.run", "tag")
         rows = [line.split(" ") for line in (tmp_path / "first.run").read_text().splitlines()]
         assert [(q, d, r) for q, _, d, r, *_ in rows] == [
             (q, d, str(r)) for q, of in run.items() for r, d in enumerate(ranked(of), 1)
@@ -191,7 +191,7 @@ def test_written_scores_strictly_decrease_and_a_run_that_is_read_and_written_is_
         for above, below in itertools.pairwise(rows):
             assert above[0] != below[0] or float32(float(above[4])) > float32(float(below[4]))
         again = read_run(tmp_path / "first.run")
-        write_run(tmp_path / "again.run", again, "tag")
+        write_run(again, tmp_path / "again.run", "tag")
         assert (tmp_path / "first.run").read_bytes() == (tmp_path / "again.run").read_bytes()
         assert {query_id: list(of) for query_id, of in again.items()} == {q: ranked(of) for q, of in run.items()}
 
@@ -201,7 +201,7 @@ def test_written_scores_strictly_decrease_and_a_run_that_is_read_and_written_is_
     [((1.0078125, 0.9921875), ["1.007812", "0.992188"]), ((27.88026237,) * 2, ["27.8802624", "27.8802605"])],
 )
 def test_scores_have_six_decimals_and_those_that_tie_nine_digits(tmp_path: Path, scores, texts) -> None:
-    write_run(tmp_path / "a.run", {"q": dict(zip("ab", scores, strict=True))}, "t")
+    write_run({"q": dict(zip("ab", scores, strict=True))}, tmp_path / "a.run", "t")
     assert [line.split()[4] for line in (tmp_path / "a.run").read_text().splitlines()] == texts
 
 

@@ -45,7 +45,7 @@ def test_each_epoch_has_the_first_stages_value_of_the_same_queries(here, capsys)
 def test_a_training_that_ends_behind_its_first_stage_says_what_to_do(here, capsys):
     judged = read_qrels("runs/towns/qrels.txt")
     ideal = {q: {d: 2.0 * grade - n / 100 for n, (d, grade) in enumerate(of.items())} for q, of in judged.items()}
-    write_run(Path("ideal.run"), ideal, "ideal")
+    write_run(ideal, Path("ideal.run"), "ideal")
     main(command("--fold", "1", "--first-stage.run", "ideal.run", "--lr", "0", "--training.head-lr", "0"))
     facts = json.loads((FOLD / "manifest.json").read_text())
     assert facts["first_stage_valid"] == 1

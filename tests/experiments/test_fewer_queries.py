@@ -17,7 +17,7 @@ FEWER = ("--collection.train-queries", "4", "--training.validate-queries", "2")
 def split(here):
     """The collection with a published split: 8 queries train, 3 validate, 4 test; nothing is retrieved yet."""
     for name, queries in {"train": range(8), "dev": range(8, 11), "test": range(11, 15)}.items():
-        write_qrels(here / "towns" / "qrels" / f"{name}.tsv", queries)
+        write_qrels(queries, here / "towns" / "qrels" / f"{name}.tsv")
     for file in (here / "runs" / "towns").glob("*.*"):
         file.unlink()
     return here

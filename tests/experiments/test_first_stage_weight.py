@@ -83,7 +83,7 @@ def test_a_model_that_goes_on_training_without_it_forgets_it(here):
 
 def test_the_first_stage_may_be_another_run(here, capsys):
     bm25 = read_run(BM25)
-    write_run(Path("other.run"), {q: {d: -s for d, s in scores.items()} for q, scores in bm25.items()}, "other")
+    write_run({q: {d: -s for d, s in scores.items()} for q, scores in bm25.items()}, Path("other.run"), "other")
     train("other", "--encoder.first-stage-weight", "1000", "--first-stage.run", "other.run")
     run, other = read_run(Path("runs/towns/other/fold1/test.run")), read_run(Path("other.run"))
     for query_id, scores in run.items():

@@ -57,7 +57,7 @@ def test_near_duplicates_of_relevant_documents_are_left_out(here, caplog):
     with Path("towns/corpus.jsonl").open("a") as corpus:
         corpus.write(json.dumps({"_id": "twin", "text": f"{document.text} indeed"}) + "\n")
         corpus.write(json.dumps({"_id": "other", "text": "nothing of the kind"}) + "\n")
-    write_run(Path("new.run"), {query_id: {"twin": 3.0, "other": 2.0, relevant: 1.0}}, "t")
+    write_run({query_id: {"twin": 3.0, "other": 2.0, relevant: 1.0}}, Path("new.run"), "t")
     for one in mined(by="new.run"):
         assert one["doc_ids"][1:] == ["other"]
     assert "1 near-duplicates of relevant documents are left out" in caplog.text

@@ -18,7 +18,7 @@ PARTS = {"train": range(8), "dev": range(8, 10), "test": range(10, 14)}
 def split(here):
     """The collection with a published split of 14 of its 15 queries; nothing is retrieved yet."""
     for name, queries in PARTS.items():
-        write_qrels(here / "towns" / "qrels" / f"{name}.tsv", queries)
+        write_qrels(queries, here / "towns" / "qrels" / f"{name}.tsv")
     for file in (here / "runs" / "towns").glob("*.*"):
         file.unlink()
     return here
@@ -87,7 +87,7 @@ def test_experiments_of_another_seed_share_the_drawn_validation_queries(split, c
 def test_results_of_five_folds_are_not_mixed_with(split, capsys):
     train = split / "towns" / "qrels" / "train.tsv"
     train.rename("train.tsv")
-    write_qrels(split / "towns" / "qrels" / "test.tsv", range(9, 14))
+    write_qrels(range(9, 14), split / "towns" / "qrels" / "test.tsv")
     main(command("--fold", "1", "--epochs", "1"))
     first_stage = Path("runs/towns/bm25.run").read_bytes()
     Path("train.tsv").rename(train)

@@ -132,13 +132,16 @@ prepare()
 before = state()
 
 import rerank
-from rerank.config import CollectionSettings, Config, TrainingSettings
+from rerank.config import Config, TrainingSettings
+from rerank.experiments.distill import distill
 from rerank.pipelines.stages import BM25Stage, CrossEncoderStage, DenseStage, FusionStage
 
 def use():
-    assert rerank.retrieve("towns", depth=5)
+    teacher = rerank.retrieve("towns", depth=5)
     assert rerank.retrieve("towns", depth=5, language="ca")  # which Anserini does not know
     training = TrainingSettings(epochs=1, lists_per_epoch=2, deterministic=True)
+    rerank.write_run(teacher, "teacher.run")
+    distill(Config(collection="towns", encoder="encoder", training=training, loss="margin_mse"), "teacher.run", "1")
     stages = {
         "bm25": BM25Stage(), "dense": DenseStage("encoder"), "fusion": FusionStage(("bm25", "dense")),
         "answer": CrossEncoderStage("fusion", "encoder", depth=4, training=training),

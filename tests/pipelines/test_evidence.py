@@ -96,8 +96,8 @@ def test_table_and_page_show_far_gains_and_how_many_queries_taught_a_part(topics
 
 
 def test_a_published_split_says_that_its_parts_are_not_drawn(topics, capsys):
-    write_qrels(Path("towns/qrels/train.tsv"), range(5, 15))
-    write_qrels(Path("towns/qrels/test.tsv"), range(5))
+    write_qrels(range(5, 15), Path("towns/qrels/train.tsv"))
+    write_qrels(range(5), Path("towns/qrels/test.tsv"))
     main(["fit", "towns", "--encoder", "none", "--out", "p"])
     out, err = capsys.readouterr()
     assert "Parts are the folds of the collection" in out
@@ -111,7 +111,7 @@ def test_without_judgments_the_last_line_says_what_is_unknown(judged, said, topi
     shutil.rmtree("towns/qrels")
     if judged:
         Path("towns/qrels").mkdir()
-        write_qrels(Path("towns/qrels/test.tsv"), range(judged))
+        write_qrels(range(judged), Path("towns/qrels/test.tsv"))
     main(["fit", "towns", "--encoder", "none", "--out", "p"])
     line = capsys.readouterr().err.splitlines()[-1]
     assert line == f"{said}: the gains of the stages, and the best stage, are unknown; expected 6 or more"
@@ -119,7 +119,7 @@ def test_without_judgments_the_last_line_says_what_is_unknown(judged, said, topi
 
 
 def test_stages_that_rank_alike_are_not_told_apart(topics, capsys):
-    write_qrels(Path("towns/qrels/test.tsv"), range(9), relevant=())
+    write_qrels(range(9), Path("towns/qrels/test.tsv"), relevant=())
     main(["fit", "towns", "--encoder", "none", "--out", "p"])
     assert capsys.readouterr().err.splitlines()[-1] == "2 queries a part: no stage differs from the stages below it"
 

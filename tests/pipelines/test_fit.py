@@ -284,7 +284,7 @@ def test_without_judgments_the_fusion_has_equal_weights_and_no_stage_learns(judg
     shutil.rmtree("towns/qrels")
     if judged:
         Path("towns/qrels").mkdir()
-        write_qrels(Path("towns/qrels/test.tsv"), range(judged))
+        write_qrels(range(judged), Path("towns/qrels/test.tsv"))
     fitted = rerank.fit("towns", pipeline(bm25=BM25Stage(k1=1.2, b=0.75, tune=True)), out="p")
     assert fitted.answer == "late"
     assert fitted.stages["bm25"] == BM25Stage(k1=1.2, b=0.75)
@@ -295,15 +295,15 @@ def test_without_judgments_the_fusion_has_equal_weights_and_no_stage_learns(judg
 
 @pytest.mark.parametrize("judged, relevant", [(6, (0, 3)), (9, ()), (9, (5,))])
 def test_few_judged_queries_or_no_relevant_document_end_in_a_pipeline(judged, relevant, here):
-    write_qrels(Path("towns/qrels/test.tsv"), range(judged), relevant=relevant)
+    write_qrels(range(judged), Path("towns/qrels/test.tsv"), relevant=relevant)
     rerank.fit("towns", pipeline(), out="p")
     assert len(read_evidence(Path("p"))["values"]["nested"]) == judged
     assert rerank.Pipeline.load("p").search("good", 2)
 
 
 def test_a_published_split_tests_its_test_queries_alone(here):
-    write_qrels(Path("towns/qrels/train.tsv"), range(5, 15))
-    write_qrels(Path("towns/qrels/test.tsv"), range(5))
+    write_qrels(range(5, 15), Path("towns/qrels/train.tsv"))
+    write_qrels(range(5), Path("towns/qrels/test.tsv"))
     rerank.fit("towns", pipeline(), out="p")
     evidence = read_evidence(Path("p"))
     assert set(evidence["values"]["nested"]) == {f"q{n}" for n in range(5)}

@@ -100,7 +100,7 @@ def test_the_run_is_the_one_that_pyserini_writes(pyserini_runs, tmp_path, name, 
     build_index(documents, tmp_path / "own")
     run = Searcher(tmp_path / "own", k1, b).search(queries, 150)
     assert list(run) == [query_id for query_id in queries if query_id in run]
-    write_run(tmp_path / "own.run", run, "Anserini", as_found=True)
+    write_run(run, tmp_path / "own.run", "Anserini", as_found=True)
     theirs = (pyserini_runs / name / f"{k1}.run").read_text()
     assert sorted((tmp_path / "own.run").read_text().splitlines()) == sorted(theirs.splitlines())
 

@@ -28,7 +28,7 @@ def index(tmp_path_factory):
 def expected(index, tmp_path_factory):
     """The bytes of the run that is retrieved and written at once."""
     file = tmp_path_factory.mktemp("whole") / "bm25.run"
-    write_run(file, Searcher(index).search(QUERIES, 10), "Anserini", as_found=True)
+    write_run(Searcher(index).search(QUERIES, 10), file, "Anserini", as_found=True)
     return file.read_bytes()
 
 

@@ -34,8 +34,8 @@ def write_results(home: Path, experiments: dict[str, float], folds: int = 3, epo
         others = rng.sample([doc_id for doc_id in everything if doc_id not in judged], 4)
         first[query_id] = {doc_id: rng.uniform(1, 9) for doc_id in [*judged, *others]}
     folder = home / "runs" / "towns"
-    write_run(folder / f"{FIRST_STAGE}.run", first, "bm25")
-    write_qrels(folder / "qrels.txt", qrels)
+    write_run(first, folder / f"{FIRST_STAGE}.run", "bm25")
+    write_qrels(qrels, folder / "qrels.txt")
     parts = make_folds(qrels, folds)
     write_folds(folder / "folds.json", parts)
     lengths = [100 + 150 * (i % 5) for i in range(len(everything))]
@@ -58,13 +58,13 @@ def write_results(home: Path, experiments: dict[str, float], folds: int = 3, epo
                 run[query_id] = {d: skill * qrels[query_id].get(d, 0) + rng.random() for d in best}
             write_fold(folder / name / f"fold{fold.name}", run, statistics, epochs, rng)
             whole |= run
-        write_run(folder / name / "all.run", whole, name)
+        write_run(whole, folder / name / "all.run", name)
     return folder
 
 
 def write_fold(folder: Path, run: dict, statistics: dict, epochs: int, rng: random.Random) -> None:
     """A finished fold."""
-    write_run(folder / "test.run", run, folder.parent.name)
+    write_run(run, folder / "test.run", folder.parent.name)
     with (folder / "log.jsonl").open("w") as log:
         for epoch in range(1, epochs + 1):
             means = {"loss": 1 / epoch, "ndcg": rng.random(), "valid": 0.5, "first_stage": 0.25}

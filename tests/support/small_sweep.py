@@ -13,7 +13,7 @@ DOCUMENTS = 5  # the first is relevant
 def write_collection(folder: Path, folds: list[Fold] | None = None) -> list[Fold]:
     """Writes qrels.txt and folds.json, as they lie in runs/<collection>."""
     folds = folds or make_folds(QUERIES, 5)
-    write_qrels(folder / "qrels.txt", {q: {f"{q}-{i}": int(i == 0) for i in range(DOCUMENTS)} for q in QUERIES})
+    write_qrels({q: {f"{q}-{i}": int(i == 0) for i in range(DOCUMENTS)} for q in QUERIES}, folder / "qrels.txt")
     write_folds(folder / "folds.json", folds)
     return folds
 
@@ -41,4 +41,4 @@ def write_cell(
                 query: {f"{query}-{i}": float(-i if number < solved else i) for i in range(DOCUMENTS)}
                 for number, query in enumerate(queries)
             }
-            write_run(folder / name / f"fold{fold.name}" / f"{part}.run", run, name)
+            write_run(run, folder / name / f"fold{fold.name}" / f"{part}.run", name)

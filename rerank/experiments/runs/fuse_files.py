@@ -70,7 +70,7 @@ def fuse_files(paths: Sequence[Path], out: Path, fusion: Fusion) -> Path:
     else:
         tuned, facts = _tuned(runs, fusion.qrels, measure)
         fused = fuse_scores(list(runs.values()), tuned)
-    write_run(out, fused, tag)
+    write_run(fused, out, tag)
     facts["runs"] = [{"run": name, "sha256": file_hash(Path(name))} for name in names]
     write_manifest(manifest, {"fusion": {"method": method, **facts}, "run": {"sha256": file_hash(out)}})
     return out

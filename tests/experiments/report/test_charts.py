@@ -67,7 +67,7 @@ def test_a_querys_text_shows_over_its_bar_and_stays_text(folder, tmp_path):
 def test_run_files_have_the_charts_of_the_experiment_that_wrote_them(folder, tmp_path, chart):
     """The folder's first stage has more documents than were re-ranked; here it has those."""
     out, first = str(tmp_path / "chart.svg"), tmp_path / f"{FIRST_STAGE}.run"
-    write_run(first, open_results(folder / "good", "AP").experiments[0].first_stage, "bm25")
+    write_run(open_results(folder / "good", "AP").experiments[0].first_stage, first, "bm25")
     main(["plot", chart, str(folder / "good"), "--out", out])
     expected = (tmp_path / "chart.svg").read_text()
     files = [str(first), str(folder / "good" / "all.run"), "--qrels", str(folder / "qrels.txt")]

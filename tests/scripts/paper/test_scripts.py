@@ -148,7 +148,7 @@ def test_losses_on_text_are_compared_with_the_first_stage(call, tmp_path):
     for seed, test in ((0, 0.4), (1, 0.2)):
         write_cell(place, f"hinge-{seed}", folds, [0.5], [test], loss="hinge", seed=seed)
     first = tmp_path / "bm25.run"
-    write_run(first, {query: {f"{query}-{i}": float(i) for i in range(DOCUMENTS)} for query in QUERIES}, "bm25")
+    write_run({query: {f"{query}-{i}": float(i) for i in range(DOCUMENTS)} for query in QUERIES}, first, "bm25")
 
     printed = call("table4", place, "--first-stage", first, "--measure", "P@1")
 
