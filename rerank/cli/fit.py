@@ -25,6 +25,8 @@ class FitOptions:
     """A cross-encoder that re-ranks, fine-tuned in each fold: a hub name or a folder."""
     sparse_encoder: Annotated[PathText, Parameter(show_default=False)] = ""
     """A sparse encoder that retrieves too, such as SPLADE: a hub name or a folder."""
+    train_encoder: Annotated[bool, Parameter(negative=())] = False
+    """Also fine-tune the bi-encoder on the judgments, as a stage that answers only if it is ahead."""
     pipeline: OptionalPath = None
     """A TOML file with the stages to try [default: the default stages]."""
     without: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=(), show_default=False)] = ()
@@ -38,7 +40,7 @@ class FitOptions:
     budget: Budget = ""
     """Choose among the stages that answer a query within this time on this machine, such as 100ms."""
     on: Engine = LOCAL
-    """Where cross-encoders are fitted: local, ray, or ray://HOST:10001."""
+    """Where cross-encoders and trained encoders are fitted: local, ray, or ray://HOST:10001."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ def fit(collection: PathText, *, options: FitOptions = FitOptions(), flags: FitF
         encoder=options.encoder,
         cross_encoder=options.cross_encoder,
         sparse_encoder=options.sparse_encoder,
+        train_encoder=options.train_encoder,
         out=options.out,
         measure=options.measure,
         portable=options.portable,

@@ -105,7 +105,7 @@ def open_embeddings(
             if writer.items < number:
                 known = _known(with_text, kept) if kept else {}
                 new = [document for document in with_text if document.doc_id not in known]
-                vectors_of = known | (_encoded(new, encode) if new else {})
+                vectors_of = known | (vectors_by_document(new, encode) if new else {})
                 for document in with_text[done:]:
                     vectors = vectors_of[document.doc_id]
                     writer.add(document.doc_id, vectors, [len(vectors)], [_text_hash(document)])
@@ -127,7 +127,7 @@ def _known(documents: Sequence[Document], kept: ArrayStore) -> dict[str, np.ndar
     }
 
 
-def _encoded(documents: Sequence[Document], encode: Encode) -> dict[str, np.ndarray]:
+def vectors_by_document(documents: Sequence[Document], encode: Encode) -> dict[str, np.ndarray]:
     """doc_id -> vectors of the document's passages; raises UserError for a vector that is not finite."""
     vectors, passages = encode([document.text for document in documents])
     finite = np.isfinite(vectors).all(1)

@@ -65,13 +65,13 @@ def mine_lists(config: Config, by: str | Run, mining: Mining, out: Path) -> Path
     lists, alone, twins = [], 0, 0
     judged = {q: grades for q, grades in collection.qrels.items() if any(grade > 0 for grade in grades.values())}
     for query_id, grades in progress(judged.items(), len(judged), "mining"):
-        relevant = {doc_id: grade for doc_id, grade in grades.items() if grade > 0}
         scores = run.get(query_id, {})
-        others = [doc_id for doc_id in ranked(scores)[mining.first - 1 : mining.last] if doc_id not in relevant]
-        negatives = _without_twins(texts, relevant, others)
-        twins += len(others) - len(negatives)
-        for doc_id, grade in relevant.items():
-            chosen = _choose(negatives, scores, doc_id, mining, f"{mining.seed} {query_id} {doc_id}")
+        negatives, left_out = negatives_of(texts, grades, scores, mining)
+        twins += left_out
+        for doc_id, grade in grades.items():
+            if grade <= 0:
+                continue
+            chosen = choose(negatives, scores, doc_id, mining, f"{mining.seed} {query_id} {doc_id}")
             alone += not chosen
             if chosen:
                 labels = [grade, *[0] * len(chosen)]
@@ -98,7 +98,21 @@ def _run_of(config: Config, collection: Collection, by: str) -> Run:
         return read_run(out)
 
 
-def _choose(
+def negatives_of(
+    texts: Collection, grades: Mapping[str, int], scores: Mapping[str, float], mining: Mining
+) -> tuple[list[str], int]:
+    """The documents of a query's ranking that may be negatives, best first, and the number of near-duplicates.
+
+    `grades` are the judgments of the query, and `scores` its ranking. A document that is judged relevant is no
+    negative, nor is a near-duplicate of one.
+    """
+    relevant = {doc_id: grade for doc_id, grade in grades.items() if grade > 0}
+    others = [doc_id for doc_id in ranked(scores)[mining.first - 1 : mining.last] if doc_id not in relevant]
+    negatives = _without_twins(texts, relevant, others)
+    return negatives, len(others) - len(negatives)
+
+
+def choose(
     negatives: Sequence[str], scores: Mapping[str, float], positive: str, mining: Mining, seed: str
 ) -> list[str]:
     """The negatives of a relevant document, best first."""

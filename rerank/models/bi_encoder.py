@@ -181,6 +181,12 @@ def open_model(kind: type[Any], name: str, device: str, precision: Precision) ->
 
     Raises UserError if it cannot be opened, and for a precision that the device does not support.
     """
+    model = load_model(kind, name, device)
+    return model, pack_texts(model, precision)
+
+
+def load_model(kind: type[Any], name: str, device: str) -> Any:
+    """Opens a model of a class of sentence-transformers in float32, as it is; raises UserError if that fails."""
     folder = encoder_folder(name)
     for place in module_folders(folder):
         check_sizes(place, name)
@@ -204,4 +210,4 @@ def open_model(kind: type[Any], name: str, device: str, precision: Precision) ->
         ) from error
     if not len(model):
         raise UserError(f"encoder {name}: its {MODULES_FILE} names no module; {EXPECTED}")
-    return model, pack_texts(model, precision)
+    return model

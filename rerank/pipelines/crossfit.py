@@ -99,7 +99,7 @@ class CrossFitting:
         """Fits all stages without each tested part and, for stacking, without pairs of parts.
 
         The progress is that of each stage by itself, as the fits of different stages take different times. Expensive
-        stages (cross-encoders) are fitted once a part, on the Ray cluster `engine` if it names one.
+        stages (cross-encoders, trained encoders) are fitted once a part, on the Ray cluster `engine` if it names one.
         """
         fits: dict[Fit, None] = {}
         for name in self.stages:

@@ -20,7 +20,7 @@ from rerank.experiments.grades import check_grades
 from rerank.experiments.runs.layout import CollectionFolder
 from rerank.pipelines.budget import choose_again, within
 from rerank.pipelines.crossfit import FEWEST, CrossFitting, Parts
-from rerank.pipelines.defaults import check_encoder, default_stages
+from rerank.pipelines.defaults import check_encoder, check_train_encoder, default_stages
 from rerank.pipelines.evidence import Trial, evidence_of
 from rerank.pipelines.far import far_queries
 from rerank.pipelines.fitted import Fitted
@@ -56,6 +56,7 @@ def fit(
     encoder: str = BI_ENCODER,
     cross_encoder: str = "",
     sparse_encoder: str = "",
+    train_encoder: bool = False,
     out: str | Path | None = None,
     measure: str = MEASURE,
     portable: bool = False,
@@ -77,16 +78,17 @@ def fit(
         encoder: the bi-encoder of the default stages, or "none" for BM25 only.
         cross_encoder: a model that re-ranks in the default stages.
         sparse_encoder: a sparse encoder, such as SPLADE, that retrieves in the default stages.
+        train_encoder: whether the default stages also fine-tune the bi-encoder on the judgments.
         out: the folder to write; by default runs/<collection>/pipeline.
         measure: the measure that stages are compared by, such as nDCG@20.
         portable: whether the index, the vectors, the documents and the encoders are copied into the folder.
         budget: milliseconds of a query; slower stages are not selected. None: no limit.
-        engine: where cross-encoders are fitted: "local", "ray" or "ray://HOST:10001".
+        engine: where cross-encoders and trained encoders are fitted: "local", "ray" or "ray://HOST:10001".
         without: names of stages that are left out, such as ("similar", "adapter").
 
     Raises:
-        UserError: the collection or a model cannot be opened, the stages are no pipeline, or `out` holds something
-            else.
+        UserError: the collection or a model cannot be opened, the stages are no pipeline, `out` holds something
+            else, or there is nothing to train an encoder on.
 
     The example takes half a minute, so the doctests leave it out:
 
@@ -101,7 +103,13 @@ def fit(
     if pipeline is None:
         check_encoder(encoder)
     world = World.open(config)
-    tried = pipeline or default_stages(encoder, cross_encoder, world.texts.count(), sparse_encoder)
+    if train_encoder and pipeline is not None:
+        raise UserError(
+            "--train-encoder: has no effect with --pipeline; name a stage of the kind trained-encoder there"
+        )
+    if train_encoder:
+        check_train_encoder(encoder, len(_judged(world.collection)), world.collection.source)
+    tried = pipeline or default_stages(encoder, cross_encoder, world.texts.count(), sparse_encoder, train_encoder)
     stages = (tried if isinstance(tried, Pipeline) else Pipeline(tried)).stages
     stages = leave_out(stages, without, "--without")
     place = Path(out) if out else world.folder.path / "pipeline"
@@ -146,7 +154,7 @@ def _fit(
     collection = world.collection
     if line := check_judged_documents(world.texts):
         log.info(line)
-    judged = [query_id for query_id in queries_to_train(collection) if collection.qrels.get(query_id)]
+    judged = _judged(collection)
     if len(judged) >= FEWEST:
         stages, (parts, tested) = every, _parts(collection, judged)
     else:
@@ -158,8 +166,11 @@ def _fit(
     queries = {query_id: collection.queries[query_id] for query_ids in parts.values() for query_id in query_ids}
     fitting = CrossFitting(stages, world.knowing(queries), parts, queries, work)
     fitting.fit_all(tested, engine)
+    for name in stages if tested else ():  # once before it is timed: an encoder embeds the documents that it ranks
+        fitting.run(name, tested[0], frozenset(tested[:1]))
     rankers = {name: fitting.ranker(name, frozenset(tested[:1])) for name in stages}
-    ms = _times(Fitted(stages, fitting.world, rankers), queries or collection.queries)
+    timed = {query_id: queries[query_id] for part in tested[:1] for query_id in parts[part]} or collection.queries
+    ms = _times(Fitted(stages, fitting.world, rankers), timed)
     selected = select(fitting, tested, within(budget, stages, ms), measure)
     for name in selected.values:
         run = fitting.runs(name, [(part, frozenset({part})) for part in tested])
@@ -182,6 +193,11 @@ def _fit(
         budget=budget,
     )
     return pipeline, evidence_of(every, selected, trial, ms)
+
+
+def _judged(collection: Collection) -> list[str]:
+    """The queries to learn from that have judgments."""
+    return [query_id for query_id in queries_to_train(collection) if collection.qrels.get(query_id)]
 
 
 def _unlearned(stages: Mapping[str, Stage], world: World) -> dict[str, Stage]:

@@ -81,7 +81,7 @@ def save_fitted(
         (tmp / ARTIFACT).write_text(json.dumps(about), encoding="utf-8")
         encoders = model_hashes(pipeline.stages, world)
         if portable:
-            places = copy_world(world, pipeline.stages, tmp)
+            places = copy_world(world, pipeline.stages, rankers.values(), tmp)
         else:
             places = {name: _beside(world.place_of(name), folder) for name in encoders if Path(name).exists()}
         apart = tuple(str(tmp / name) for name in ("index", "embeddings"))  # these have records of their own

@@ -2,15 +2,16 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rerank.data.collections import Collection, Source, open_source
 from rerank.data.collections.beir import CORPUS, QRELS
-from rerank.pipelines.stages import BM25Stage, CrossEncoderStage
-from rerank.pipelines.stages.base import Stage
+from rerank.pipelines.stages import BM25Stage, CrossEncoderStage, TrainedEncoderStage
+from rerank.pipelines.stages.base import Ranker, Stage
+from rerank.pipelines.stages.trained_encoder import TrainedEncoderRanker
 from rerank.pipelines.stages.world import World
 from rerank.utils.files import short_hash
 from rerank.utils.inside import copy_files
@@ -29,16 +30,17 @@ def models_of(stages: Mapping[str, Stage], also_trained: bool = False) -> list[s
     found = set()
     for settings in stages.values():
         model = getattr(settings, "encoder", None)
-        is_taught = isinstance(settings, CrossEncoderStage) and settings.trained
+        is_taught = isinstance(settings, CrossEncoderStage | TrainedEncoderStage) and settings.learns != "nothing"
         if model and (also_trained or not is_taught):
             found.add(model if isinstance(model, str) else model.name)
     return sorted(found)
 
 
-def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[str, str]:
+def copy_world(world: World, stages: Mapping[str, Stage], rankers: Iterable[Ranker], folder: Path) -> dict[str, str]:
     """Copies the files that the stages need into a pipeline's folder; returns model name -> its folder there.
 
-    A model is copied with the files that the model libraries read. Raises UserError for links out of a folder.
+    A model is copied with the files that the model libraries read. The rankers save the models that they trained; the
+    vectors by these are copied here. Raises UserError for links out of a folder.
     """
     from rerank.models.hub import encoder_folder  # loads torch
     from rerank.models.model_files import model_files
@@ -56,6 +58,9 @@ def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[
         rows = [f"{q}\t{doc_id}\t{grade}\n" for q in queries for doc_id, grade in qrels.get(q, {}).items()]
         (folder / DOCUMENTS / QRELS).parent.mkdir()
         (folder / DOCUMENTS / QRELS).write_text("query-id\tcorpus-id\tscore\n" + "".join(rows), encoding="utf-8")
+    for ranker in rankers:
+        if isinstance(ranker, TrainedEncoderRanker):
+            made += world.made_with(ranker.name)
     for name in models_of(stages):
         made += world.made_with(name)
         place = f"./{ENCODERS}/{short_hash(name)[:8]}-{re.sub(r'[^A-Za-z0-9.-]', '_', Path(name).name)[-60:]}"
@@ -64,7 +69,7 @@ def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[
         places[name] = place
     with_rm3 = {settings.rm3 for settings in stages.values() if isinstance(settings, BM25Stage)}
     made += [world.index_with_words if rm3 else world.index for rm3 in sorted(with_rm3)]
-    for path in made:
+    for path in dict.fromkeys(made):
         if path.is_relative_to(world.folder.path):  # an index elsewhere is rebuilt from the documents
             files = [file for file in files_below(path) if file.suffix != ".lock"]
             copy_files(path, folder / path.relative_to(world.folder.path), files)

@@ -49,9 +49,12 @@ def select(fitting: CrossFitting, tested: Sequence[str], allowed: Sequence[str],
 
 
 def costly_stages(stages: Mapping[str, Stage]) -> list[str]:
-    """The stages that are cross-encoders, or above one."""
-    kind = CrossEncoderStage.kind
-    return [name for name in stages if any(settings.kind == kind for settings in prefix(stages, name).values())]
+    """The stages that are cross-encoders or are fitted once a part, and those above one."""
+
+    def is_costly(settings: Stage) -> bool:
+        return settings.kind == CrossEncoderStage.kind or settings.learns == "expensively"
+
+    return [name for name in stages if any(map(is_costly, prefix(stages, name).values()))]
 
 
 def choose_all(
@@ -80,8 +83,8 @@ def choose(values: Mapping[str, Values], costly: Collection[str] = ()) -> str:
 
     `values` are name of a stage -> its values by query, in the order of the stages; of equal stages the first is taken.
     Differences are over the queries that both have. The margin keeps chance from choosing among similar stages, as the
-    best mean of a few queries would. A `costly` stage (with a cross-encoder) is many times slower: it is taken only if
-    it beats the best other stage by the same margin.
+    best mean of a few queries would. A `costly` stage (with a cross-encoder or a fine-tuned encoder) is slower or
+    larger: it is taken only if it beats the best other stage by the same margin.
     """
     cheap = {name: by_query for name, by_query in values.items() if name not in costly}
     chosen = next(iter(values))

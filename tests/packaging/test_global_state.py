@@ -11,10 +11,12 @@ from tests.support.paths import ROOT
 from tests.support.patience import SECONDS
 
 STATE = """
-import logging, os, signal, sys, warnings
-import torch
+import logging, os, random, signal, sys, warnings
+from pathlib import Path
+import numpy, torch
 
 LOGGERS = ["", "rerank", "transformers", "sentence_transformers", "huggingface_hub", "nncf", "openvino", "ir_datasets"]
+LOGGERS += ["datasets", "accelerate"]
 
 def state():
     products = torch.backends.cuda.matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision
@@ -30,6 +32,8 @@ def state():
                   torch.are_deterministic_algorithms_enabled(), torch.is_grad_enabled()),
         "bars": (hub.are_progress_bars_disabled(), transformers.utils.logging.is_progress_bar_enabled()),
         "ir_datasets": ir_datasets.log.Logger.pbar,
+        "random numbers": (random.getstate(), numpy.random.get_state()[1].tolist()),
+        "files": {path.name for path in Path().iterdir()} - {"p", "pipeline-p.lock", "teacher.run", "int8"},
         **more(),
     }
 
@@ -134,7 +138,7 @@ before = state()
 import rerank
 from rerank.config import Config, TrainingSettings
 from rerank.experiments.distill import distill
-from rerank.pipelines.stages import BM25Stage, CrossEncoderStage, DenseStage, FusionStage
+from rerank.pipelines.stages import BM25Stage, CrossEncoderStage, DenseStage, FusionStage, TrainedEncoderStage
 
 def use():
     teacher = rerank.retrieve("towns", depth=5)
@@ -144,7 +148,9 @@ def use():
     distill(Config(collection="towns", encoder="encoder", training=training, loss="margin_mse"), "teacher.run", "1")
     stages = {
         "bm25": BM25Stage(), "dense": DenseStage("encoder"), "fusion": FusionStage(("bm25", "dense")),
-        "answer": CrossEncoderStage("fusion", "encoder", depth=4, training=training),
+        "trained": TrainedEncoderStage("fusion", "encoder", depth=4, lists_per_epoch=4, lists_per_step=2),
+        "cross": CrossEncoderStage("fusion", "encoder", depth=4, training=training),
+        "answer": FusionStage(("cross", "trained"), weights=(0.5, 0.5)),
     }
     rerank.fit("towns", rerank.Pipeline(stages), out="p").search("amber0")
     rerank.Pipeline.load("p").search("amber0")
@@ -174,6 +180,7 @@ def test_an_application_finds_everything_as_it_was_and_can_import_every_module(h
 def test_a_fit_and_searches_change_nothing_also_in_the_java_of_another_library(home: Path, tmp_path: Path) -> None:
     done = run(SEARCH, tmp_path, home)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert not done.stdout
 
 
 WITHOUT_ANSERINI = """

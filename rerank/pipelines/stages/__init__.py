@@ -16,7 +16,8 @@ from rerank.pipelines.stages.query_adapter import QueryAdapterStage
 from rerank.pipelines.stages.run_file import RunFileStage
 from rerank.pipelines.stages.similar_queries import SimilarQueriesStage
 from rerank.pipelines.stages.sparse import SparseStage
+from rerank.pipelines.stages.trained_encoder import TrainedEncoderStage
 
 __all__ = ["BM25Stage", "CrossEncoderStage", "DenseStage", "FeaturesStage", "FeedbackStage", "FusionStage"]
 __all__ += ["LateInteractionStage", "NeighboursStage", "QueryAdapterStage", "RunFileStage", "SimilarQueriesStage"]
-__all__ += ["SparseStage", "Stages"]
+__all__ += ["SparseStage", "Stages", "TrainedEncoderStage"]

@@ -18,6 +18,7 @@ from rerank.pipelines.stages import (
     RunFileStage,
     SimilarQueriesStage,
     SparseStage,
+    TrainedEncoderStage,
 )
 from rerank.pipelines.stages.world import World
 from tests.support.small_world import WORDS
@@ -36,6 +37,7 @@ STAGES = {
     "similar-queries": SimilarQueriesStage("bm25", "encoder", queries=3, depth=4),
     "late-interaction": LateInteractionStage("bm25", "encoder", depth=4, below_weight=1.0, feedback_weight=0.5),
     "neighbours": NeighboursStage("bm25", documents=2, depth=4),
+    "trained-encoder": TrainedEncoderStage("bm25", "encoder", depth=4, lists_per_epoch=8, lists_per_step=3, lr=1e-3),
     "cross-encoder": CrossEncoderStage(
         "bm25", EncoderSettings("encoder"), depth=4, training=TrainingSettings(epochs=1, lists_per_epoch=4, lr=1e-3)
     ),
