@@ -310,7 +310,7 @@ def test_a_published_split_tests_its_test_queries_alone(here):
     assert set(read_run("p/runs/adapter.run")) == {f"q{n}" for n in range(5)}
 
 
-def test_a_cross_encoder_is_fitted_once_a_fold_and_for_all_queries(here, caplog):
+def test_a_cross_encoder_is_fitted_once_a_fold_and_for_all_queries(here, caplog, capsys):
     training = TrainingSettings(epochs=1, lists_per_epoch=4, lr=1e-3)
     stages = {"bm25": BM25Stage(), "answer": CrossEncoderStage("bm25", "encoder", depth=6, training=training)}
     rerank.fit("towns", rerank.Pipeline(stages), out="p")
@@ -318,6 +318,10 @@ def test_a_cross_encoder_is_fitted_once_a_fold_and_for_all_queries(here, caplog)
     evidence = read_evidence(Path("p"))
     assert set(evidence["values"]["answer"]) == set(evidence["values"]["bm25"])
     assert ranked(read_run("p/runs/answer.run")[QUERY]) != ranked(read_run("p/runs/bm25.run")[QUERY])
+    for last in ("Everything that is recorded holds.", "encoder encoder: changed since the fit"):
+        exit_code("verify", "p")
+        assert capsys.readouterr().out.splitlines()[-1] == last
+        Path("encoder/vocab.txt").write_text("new")
 
 
 @pytest.mark.parametrize("index", ["exact", pytest.param("faiss", marks=needs_faiss)])
