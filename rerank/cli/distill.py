@@ -53,8 +53,7 @@ def distill(
     Parameters
     ----------
     teachers
-        A checkpoint, any Hugging Face cross-encoder, or a run file. Of several, the mean of the standardised scores is
-        taken.
+        Checkpoints, Hugging Face cross-encoders, or run files; the mean of several's standardised scores is taken.
     fold
         The test fold: 1, 2, …, or all; or final, the model to deploy.
     teacher_template

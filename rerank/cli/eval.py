@@ -56,8 +56,7 @@ def evaluate(*runs: Path, options: EvalOptions = EvalOptions()) -> None:
     Parameters
     ----------
     runs
-        TREC run files, .gz or not, or one folder of a fitted pipeline. Files that differ only in the number of a fold
-        are one run.
+        TREC run files, .gz or not; those that differ only in the number of a fold are one run. Or a fitted pipeline.
     """
     form = options.format or ("csv" if options.per_query else "text")
     if options.per_query and form not in ("csv", "json"):

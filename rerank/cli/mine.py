@@ -17,7 +17,7 @@ from rerank.utils.progress import print_result
 class MineOptions:
     """Which documents become negatives."""
 
-    ranks: tuple[int, int] = (1, 100)
+    ranks: Annotated[tuple[int, int], Parameter(negative=())] = (1, 100)
     """The first and the last rank of a negative."""
     negatives: Annotated[Whole, at_least(1)] = 7
     """Negatives of a list, at most."""

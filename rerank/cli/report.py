@@ -21,8 +21,7 @@ def report(
     Parameters
     ----------
     paths
-        runs/<collection>, the folder of one experiment in it, or of a fitted pipeline; or run files, to be compared
-        with the first one.
+        runs/<collection>, an experiment in it, a fitted pipeline, or run files, to be compared with the first.
     out
         The file to write; default: report.html in the folder, beside a pipeline, or here.
     measure

@@ -13,11 +13,9 @@ def train(*, fold: str = "all", on: Engine = LOCAL, flags: AllFlags = AllFlags()
     Parameters
     ----------
     fold
-        The test fold: 1, 2, …, or all; final: the model to deploy, trained on 90 % of the judged queries, validated on
-        10 %.
+        The test fold: 1, 2, …, or all; final: the model to deploy, trained on 90 % of the judged queries.
     on
-        Where the folds are trained: local, one after the other, or in parallel on a Ray cluster: ray (of this machine,
-        or RAY_ADDRESS), ray://HOST:10001.
+        Where the folds are trained: local, one after the other; ray or ray://HOST:10001, in parallel on a cluster.
     """
     config = flags.config()
     if on == LOCAL:
