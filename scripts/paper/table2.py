@@ -22,6 +22,9 @@ from scripts.paper.selection import collect_test_result, compare_with_best, sele
 MEASURES = ("P@1", "P@5", "P@10", "nDCG@1", "nDCG@5", "nDCG@10", "nDCG", "AP")
 """The columns of Table 2, "Learning-to-rank retrieval results", in its order."""
 
+COLUMNS = 4
+"""Measures of a block of the table, so that it fits a page."""
+
 LOSSES = {
     "listnet": "ListNet",
     "listmle": "ListMLE",
@@ -60,7 +63,11 @@ def table(folder: Path, form: str) -> str:
                 for loss, row in rows.items()
             ]
         )
-    body = [[Cell(LOSSES.get(loss, loss)), *row] for loss, row in zip(losses, zip(*columns, strict=True), strict=True)]
+    names = [Cell(LOSSES.get(loss, loss)) for loss in losses]
+    blocks = []
+    for first in range(0, len(MEASURES), COLUMNS):
+        head = [Cell(text) for text in ("loss", *MEASURES[first : first + COLUMNS])]
+        blocks.append([head, *map(list, zip(names, *columns[first : first + COLUMNS], strict=True))])
     folds = len(read_folds(CollectionFolder(folder).folds))
     over = f"{folds} folds" if folds > 1 else f"{len(all_keys)} seeds"
     legend = [
@@ -74,8 +81,7 @@ def table(folder: Path, form: str) -> str:
         *(f"Left out, as a fold or a seed is missing: {LOSSES.get(loss, loss)}." for loss in left_out),
     ]
     title = f"{folder.name}: mean ± standard error over {over} on the test queries"
-    head = [Cell(text) for text in ("loss", *MEASURES)]
-    return render(Table(title, [[head, *body]], legend, notes), form)
+    return render(Table(title, blocks, legend, notes), form)
 
 
 def group_by_loss(cells: list[ExperimentResults]) -> dict[str, list[ExperimentResults]]:
