@@ -65,16 +65,18 @@ def search(
 
     pipeline = open_pipeline(model, flags.config())
     for query_id, text in asked.items():
-        hits = pipeline.search(text, options.top, explain=explain)
+        found = pipeline.find(text, options.top, explain=explain)
         if options.json:
-            found = {"query_id": query_id} if queries else {}
-            print(json_of({**found, "query": text, "hits": [hit.to_dict(explain) for hit in hits]}), flush=True)
+            asked_as = {"query_id": query_id} if queries else {}
+            print(json_of({**asked_as, "query": text, **found.to_dict(explain)}), flush=True)
             continue
         if queries:
             print(f"{escaped(query_id)}: {escaped(text)}")
-        if not hits:
+        if not found.hits:
             log.info("no document has a word of the query; stop words do not count")
-        _print(hits, list(pipeline.stages) if explain else ())
+        if found.note:
+            log.info(found.note)
+        _print(found.hits, list(pipeline.stages) if explain else ())
 
 
 def _print(hits: Sequence[Hit], stages: Sequence[str]) -> None:
@@ -124,6 +126,5 @@ def _broken(text: Marked, width: int) -> Iterator[Marked]:
     begin = 0
     for line in textwrap.wrap(text.text, width, break_long_words=False, break_on_hyphens=False):
         end = begin + len(line)
-        inside = ((max(first, begin), min(last, end)) for first, last in text.marks if first < end and last > begin)
-        yield Marked(line, tuple((first - begin, last - begin) for first, last in inside))
+        yield text.cut(begin, end)
         begin = end + 1

@@ -107,7 +107,7 @@ def serve(model: Model, *, options: ServeOptions = ServeOptions(), flags: ServeF
             raise UserError(f"--budget {budget}: {model} has no times of its stages; expected a folder of `rerank fit`")
         if pipeline:
             answering = served_by(pipeline, service.rank_passages) if service else pipeline
-            search = partial(answering.search, budget=milliseconds(budget))
+            search = partial(answering.find, budget=milliseconds(budget))
             origin = pipeline.fitted.world.collection.origin
             searches = Searches(search, origin.name, metrics, lambda: older_than(origin))
             resources.callback(searches.stop)

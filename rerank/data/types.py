@@ -58,14 +58,23 @@ class Marked(NamedTuple):
         pieces = [(self.text[begin:end], bool(number % 2)) for number, (begin, end) in enumerate(pairwise(ends))]
         return [piece for piece in pieces if piece[0]]
 
+    def cut(self, begin: int, end: int) -> "Marked":
+        """The text from `begin` to `end`, with the marks that are in it.
+
+        >>> Marked("the cat sleeps", ((4, 7),)).cut(5, 14)
+        Marked(text='at sleeps', marks=((0, 2),))
+        """
+        inside = ((max(first, begin), min(last, end)) for first, last in self.marks if first < end and last > begin)
+        return Marked(self.text[begin:end], tuple((first - begin, last - begin) for first, last in inside))
+
 
 class Hit(NamedTuple):
     """A document found by a search, with its rank, from 1, and score.
 
     `snippet` is a piece of the text; the words of the query are marked in it and in `title`. `stages` has the rank and
-    the score of the document in each stage that ranks it. `text` is the whole text after the title, with the passage of
-    the snippet marked. `matches`, in a search explained by late interaction, pairs words of the query with the most
-    similar word of the document.
+    the score of the document in each stage that ranks it. `text` is the whole text after the title, with the words of
+    the query marked, and `passage` the begin and end of the snippet's passage in it, (0, 0) if the text has no words.
+    `matches`, in a search explained by late interaction, pairs words of the query with a similar word of the document.
     """
 
     doc_id: str
@@ -75,6 +84,7 @@ class Hit(NamedTuple):
     snippet: Marked
     stages: dict[str, tuple[int, float]]
     text: Marked
+    passage: tuple[int, int] = (0, 0)
     matches: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
@@ -96,6 +106,24 @@ class Hit(NamedTuple):
             stages = {name: {"rank": rank, "score": score} for name, (rank, score) in self.stages.items()}
             found |= {"stages": stages, "matches": dict(self.matches)}
         return found
+
+
+class Found(NamedTuple):
+    """The best documents for a query, and the number of all documents that the pipeline ranks for it.
+
+    `note` is a line that says that the documents may be no answer; "" if there is no reason.
+    """
+
+    hits: list[Hit]
+    total: int
+    note: str = ""
+
+    def to_dict(self, explain: bool = False) -> dict[str, Any]:
+        """{hits, total, answered_by?, note?} for JSON; `answered_by` is the stage that ranked the hits."""
+        found: dict[str, Any] = {"hits": [hit.to_dict(explain) for hit in self.hits], "total": self.total}
+        if self.hits:
+            found["answered_by"] = list(self.hits[0].stages)[-1]
+        return found | ({"note": self.note} if self.note else {})
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
 
+import numpy as np
+
 from rerank.config import Config, validate
 from rerank.data.collections import Collection, queries_to_train
 from rerank.data.folds import SPLIT, make_folds
@@ -33,6 +35,7 @@ from rerank.pipelines.portable import is_portable
 from rerank.pipelines.record import EvidenceRecord, FitInputs
 from rerank.pipelines.selection import select
 from rerank.pipelines.stages.base import BI_ENCODER, Ranker, Stage, below
+from rerank.pipelines.stages.dense import DenseStage
 from rerank.pipelines.stages.world import World
 from rerank.retrieval.words import find_words
 from rerank.utils.cluster import LOCAL, expect_engine
@@ -47,6 +50,9 @@ FOLDS = 5
 
 TIMED = 20
 """Queries that are timed."""
+
+FAR = 0.05
+"""The share of the collection's own queries whose best document is less similar than that of a query that is near."""
 
 
 def fit(
@@ -172,15 +178,19 @@ def _fit(
     timed = {query_id: queries[query_id] for part in tested[:1] for query_id in parts[part]} or collection.queries
     ms = _times(Fitted(stages, fitting.world, rankers), timed)
     selected = select(fitting, tested, within(budget, stages, ms), measure)
+    near: dict[str, float] = {}
     for name in selected.values:
         run = fitting.runs(name, [(part, frozenset({part})) for part in tested])
+        best = [max(scores.values()) for scores in run.values() if scores]
+        if best and isinstance(stages[name], DenseStage):
+            near[name] = float(np.quantile(best, FAR))
         if any(run.values()):
             write_run(run, work / RUNS / f"{name}.run", name)
     if tested:  # `rerank eval` finds the judgments beside the runs
         tests = [query_id for part in tested for query_id in parts[part]]
         write_qrels({q: collection.qrels[q] for q in tests}, work / RUNS / CollectionFolder(Path()).qrels.name)
     kept = prefix(stages, selected.answer)
-    pipeline = Fitted(kept, fitting.world, {name: fitting.ranker(name) for name in kept}, ms=ms)
+    pipeline = Fitted(kept, fitting.world, {name: fitting.ranker(name) for name in kept}, ms=ms, near=near)
     language = world.config.collection.language
     words = {query_id: [word.term for word in find_words(text, language)] for query_id, text in queries.items()}
     trial = Trial(

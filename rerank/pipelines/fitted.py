@@ -8,16 +8,25 @@ from pathlib import Path
 
 from rerank.data.text_lines import check_query
 from rerank.data.trec import ranked
-from rerank.data.types import BestPassage, Hit, Marked, Run
+from rerank.data.types import BestPassage, Found, Hit, Run
 from rerank.pipelines.record import FitInputs
 from rerank.pipelines.stages.base import Ranker, Stage, below
+from rerank.pipelines.stages.bm25 import BM25Ranker
 from rerank.pipelines.stages.cross_encoder import CrossEncoderRanker
+from rerank.pipelines.stages.dense import DenseRanker
 from rerank.pipelines.stages.late_interaction import LateInteractionRanker
 from rerank.pipelines.stages.world import World
-from rerank.retrieval.words import find_words, snippet
+from rerank.retrieval.words import content_words, find_words, mark, snippet
 
 QUERY = "query"
 """The id of the query of a search."""
+
+LEAST_SIMILARITY = 0.6
+"""Smallest similarity of two words that is shown as a match; `python -m scripts.benchmarks matches` measures it."""
+
+NO_WORD = 'No document has a word of the query, but for words such as "what": these are probably no answers.'
+NO_WORD_AND_FAR = "No document has a word of the query or is similar to it: these are probably no answers."
+"""The notes of a search."""
 
 Rank = Callable[[Ranker, Mapping[str, str], Sequence[Run]], Run]
 """(ranker, texts of queries by id, runs of the stages below) -> the ranker's run."""
@@ -30,6 +39,7 @@ class Fitted:
     inputs: what they were fitted on; None if `fit` did not make the pipeline.
     folder: the folder that they are saved in, if they are.
     ms: milliseconds of each stage for a query; {} if they are not measured.
+    near: name of a stage that searches vectors -> the similarity below which a query is far from all documents.
     """
 
     stages: Mapping[str, Stage]
@@ -38,6 +48,7 @@ class Fitted:
     inputs: FitInputs | None = None
     folder: Path = Path()
     ms: Mapping[str, float] = field(default_factory=dict)
+    near: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def answer(self) -> str:
@@ -64,10 +75,8 @@ class Fitted:
         return runs
 
 
-def search(
-    pipeline: Fitted, query: str, top: int = 10, budget: float | None = None, explain: bool = False
-) -> list[Hit]:
-    """See `Pipeline.search`; [] if no stage finds a document. Logs and errors do not contain the query.
+def find(pipeline: Fitted, query: str, top: int = 10, budget: float | None = None, explain: bool = False) -> Found:
+    """See `Pipeline.find`; no hits if no stage finds a document. Logs and errors do not contain the query.
 
     If a cross-encoder answers, the snippet is cut from the passage that it scored highest, else from the whole text.
     """
@@ -87,7 +96,7 @@ def search(
     answer = list(runs.values())[-1].get(QUERY, {})
     doc_ids = ranked(answer)[:top]
     language = world.config.collection.language
-    terms = {word.term for word in find_words(query, language)}
+    terms = {word.term for word in content_words(query, language) or find_words(query, language)}
     rankers = [pipeline.rankers[name] for name in runs]
     matchers = [ranker.matcher for ranker in rankers if isinstance(ranker, LateInteractionRanker)]
     ranks = {name: {d: rank for rank, d in enumerate(ranked(run.get(QUERY, {})), 1)} for name, run in runs.items()}
@@ -99,28 +108,53 @@ def search(
         if passage := passages.get(doc_id):
             before = len(document.text) - len(document.body)  # the title, which is shown separately
             begin, end = max(0, passage.begin - before), max(0, passage.end - before)
-        matches = _without_stop_words(pairs, language)
+        matches = _with_other_words(pairs, language)
         matched = terms.union(*matches.values())
         title = snippet(document.title, matched, language)
         excerpt = snippet(document.body[begin:end], matched, language)
         if not passage:
             begin, end = _place_of_snippet(excerpt.text, document.body)
-        text = Marked(document.body, ((begin, end),) if begin < end else ())
         by_stage = {
             name: (places[doc_id], runs[name][QUERY][doc_id]) for name, places in ranks.items() if doc_id in places
         }
-        hits.append(Hit(doc_id, rank, answer[doc_id], title, excerpt, by_stage, text, tuple(matches)))
-    return hits
+        text = mark(document.body, matched, language)
+        hits.append(Hit(doc_id, rank, answer[doc_id], title, excerpt, by_stage, text, (begin, end), tuple(matches)))
+    return Found(hits, len(answer), _note(pipeline, query, runs) if hits else "")
 
 
-def _without_stop_words(matches: Mapping[str, str], language: str) -> dict[tuple[str, str], set[str]]:
-    """(word of the query, word of the document) -> the terms of the latter, without stop words."""
+def _with_other_words(matches: Mapping[str, tuple[str, float]], language: str) -> dict[tuple[str, str], set[str]]:
+    """(word of the query, another word of the document) -> the terms of the latter.
+
+    Function words, and words that are less similar than LEAST_SIMILARITY, match nothing.
+    """
     found = {}
-    for word, match in matches.items():
-        terms = {found_word.term for found_word in find_words(match, language)}
-        if terms and find_words(word, language):
+    for word, (match, similarity) in matches.items():
+        own, terms = ({one.term for one in content_words(text, language)} for text in (word, match))
+        if own and terms and own != terms and similarity >= LEAST_SIMILARITY:
             found[word, match] = terms
     return found
+
+
+def _note(pipeline: Fitted, query: str, runs: Mapping[str, Run]) -> str:
+    """A note if no document has a content word of the query, and its vectors, if there are any, are far from all."""
+    searching = [name for name in runs if isinstance(pipeline.rankers[name], BM25Ranker)]
+    if not searching or _has_word(pipeline.rankers[searching[0]], query, runs[searching[0]], pipeline.world):
+        return ""
+    stages = [name for name in runs if isinstance(pipeline.rankers[name], DenseRanker)]
+    if not stages:
+        return NO_WORD
+    best = {name: max(runs[name].get(QUERY, {}).values(), default=float("-inf")) for name in stages}
+    return NO_WORD_AND_FAR if all(best[name] < pipeline.near.get(name, float("-inf")) for name in stages) else ""
+
+
+def _has_word(ranker: Ranker, query: str, run: Run, world: World) -> bool:
+    """Whether a document has a content word of the query, or any word if it has no others; `run` is that of BM25."""
+    language = world.config.collection.language
+    words = content_words(query, language)
+    if not run.get(QUERY) or not words or len(words) == len(find_words(query, language)):
+        return bool(run.get(QUERY))
+    asked = " ".join(query[word.begin : word.end] for word in words)
+    return bool(ranker.rank({QUERY: asked}, []).get(QUERY))
 
 
 def _place_of_snippet(shown: str, body: str) -> tuple[int, int]:

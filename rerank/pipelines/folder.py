@@ -98,6 +98,7 @@ def save_fitted(
                 "documents": world.texts.fingerprint,
                 "encoders": encoders,
                 "inputs": pipeline.inputs,
+                "near": dict(pipeline.near),
             },
             "files": record_of(tmp, files),
         }
@@ -203,4 +204,4 @@ def load_fitted(
     rankers = {name: settings.open(world, folder / STAGES / name) for name, settings in stages.items()}
     evidence = read_evidence(folder)
     ms = {row["name"]: row["own_ms"] for row in (evidence["stages"] if evidence else ()) if row["own_ms"] is not None}
-    return Fitted(stages, world, rankers, facts["inputs"], folder, ms)
+    return Fitted(stages, world, rankers, facts["inputs"], folder, ms, facts["near"])

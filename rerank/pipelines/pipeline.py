@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from rerank.config.settings import Precision
 from rerank.data.given import given_count
-from rerank.data.types import Hit, Run
+from rerank.data.types import Found, Hit, Run
 from rerank.pipelines.evidence_table import Evidence
-from rerank.pipelines.fitted import Fitted, search
+from rerank.pipelines.fitted import Fitted, find
 from rerank.pipelines.folder import check_place, load_fitted, read_evidence, save_fitted
 from rerank.pipelines.graph import as_toml, in_order, read_pipeline
 from rerank.pipelines.stages.base import Stage, below
@@ -122,8 +122,12 @@ class Pipeline:
         milliseconds, the last stage that ends in time answers; it is the last one of a hit's `stages`. Raises UserError
         for a query without text, and if the pipeline is not fitted.
         """
+        return self.find(query, top, budget, explain).hits
+
+    def find(self, query: str, top: int = 10, budget: float | None = None, explain: bool = False) -> Found:
+        """As `search`, with the number of documents that are ranked, and a note if they are probably no answers."""
         given_count(top, "top")
-        return search(self.fitted, query, top, budget, explain)
+        return find(self.fitted, query, top, budget, explain)
 
     def save(self, folder: str | Path) -> None:
         """Writes a fitted pipeline into a folder; a pipeline in the folder is replaced."""

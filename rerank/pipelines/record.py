@@ -38,7 +38,10 @@ class FitInputs(TypedDict):
 
 
 class PipelineFacts(TypedDict):
-    """What a pipeline was fitted on, and where that is, by its path from the pipeline's folder; which stage answers."""
+    """What a pipeline was fitted on, and where that is, by its path from the pipeline's folder; which stage answers.
+
+    near: the similarities below which a query is far from all documents (`Fitted.near`).
+    """
 
     answer: str
     collection: CollectionSettings
@@ -49,6 +52,7 @@ class PipelineFacts(TypedDict):
     documents: str
     encoders: dict[str, str]
     inputs: FitInputs | None
+    near: dict[str, float]
 
 
 class PipelineManifest(TypedDict):

@@ -159,8 +159,8 @@ class LateInteraction:
             compared.scores.update(zip(missing, found.tolist(), strict=True))
         return [compared.scores[doc_id] for doc_id in doc_ids]
 
-    def matches(self, query: str, documents: Sequence[Document]) -> list[dict[str, str]]:
-        """For each document: word of the query -> the most similar word of the document.
+    def matches(self, query: str, documents: Sequence[Document]) -> list[dict[str, tuple[str, float]]]:
+        """For each document: word of the query -> the most similar word of the document, and the similarity.
 
         {} for a document without tokens, and for a model that was trained for late interaction.
         """
@@ -169,15 +169,15 @@ class LateInteraction:
         if self.encoder.is_trained:
             return [{} for _ in documents]
         (vectors, _), asked = self.encoder.query(query), self.encoder.words(query, True)
-        matches: list[dict[str, str]] = []
+        matches: list[dict[str, tuple[str, float]]] = []
         for document in documents:
-            found: dict[str, tuple[float, str]] = {}
+            found: dict[str, tuple[str, float]] = {}
             if len(vectors) and document.doc_id in self.store and len(codes := self.store[document.doc_id]):
                 words, nearest = self.encoder.words(document.text, False), nearest_tokens(vectors, codes, self.rotation)
                 for word, place, similarity in zip(asked, *nearest, strict=True):
-                    if word and words[place]:
-                        found[word] = max(found.get(word, (float("-inf"), "")), (float(similarity), words[place]))
-            matches.append({word: match for word, (_, match) in found.items()})
+                    if word and words[place] and (word not in found or similarity > found[word][1]):
+                        found[word] = words[place], float(similarity)
+            matches.append(found)
         return matches
 
 

@@ -1,4 +1,4 @@
-"""The words of a text as BM25 sees them, and the snippet with the most words of a query, which are marked.
+"""The words of a text as BM25 sees them, those of a query that have content, and the snippet with the most of them.
 
 Lucene's analyzer drops stop words and stems the other words. It takes 0.7 ms for an abstract, so the words of each
 token, the text between two spaces, are cached.
@@ -21,6 +21,8 @@ SPLIT_BY_CONTEXT = ("ja", "th")
 MOST_KEPT = 100_000
 """Largest number of cached tokens of a language."""
 ATTRIBUTES = [f"org.apache.lucene.analysis.tokenattributes.{name}Attribute" for name in ("CharTerm", "Offset")]
+FUNCTION_WORDS = "org/apache/lucene/analysis/snowball/english_stop.txt"
+"""Snowball's English stop words, a file of Lucene: words, and comments after a bar."""
 LENGTH = 240
 """Largest number of characters of a snippet, without the dots at its ends."""
 
@@ -108,6 +110,47 @@ def _places(text: str) -> list[int] | range:
     return [*places, len(text)]
 
 
+@functools.cache
+def function_words(language: str) -> frozenset[str]:
+    """Words such as "what" and "have", in lower case, that a query has but that say nothing of its subject.
+
+    For English it is the list of Snowball, as Lucene's analyzer drops only the 33 most frequent ones. The analyzers of
+    other languages drop the words of such lists, so there it is empty.
+    """
+    if language != ENGLISH:
+        return frozenset()
+    with java_error_in_one_line("Lucene's stop words cannot be read"):
+        stream = java_class("java.lang.ClassLoader").getSystemClassLoader().getResourceAsStream(FUNCTION_WORDS)
+        text = java_class("java.util.Scanner")(stream, "UTF-8").useDelimiter("\\A").next()
+    return frozenset(word for line in text.splitlines() for word in line.partition("|")[0].split())
+
+
+def content_words(text: str, language: str = ENGLISH) -> list[Word]:
+    """As `find_words`, without function words."""
+    known = function_words(language)
+    return [word for word in find_words(text, language) if _written(text, word) not in known]
+
+
+def _written(text: str, word: Word) -> str:
+    return text[word.begin : word.end].lower().replace("’", "'")
+
+
+def mark(text: str, terms: Collection[str], language: str = ENGLISH) -> Marked:
+    """The text with the words of these terms marked. Raises UserError for an unknown language."""
+    return Marked(text, _marks(find_words(text, language), terms))
+
+
+def _marks(words: Sequence[Word], terms: Collection[str]) -> tuple[tuple[int, int], ...]:
+    marks = list[tuple[int, int]]()
+    for word in words:
+        if word.term in terms:
+            if marks and word.begin < marks[-1][1]:  # words overlap
+                marks[-1] = marks[-1][0], max(word.end, marks[-1][1])
+            else:
+                marks.append((word.begin, word.end))
+    return tuple(marks)
+
+
 def snippet(text: str, terms: Collection[str], language: str = ENGLISH, length: int = LENGTH) -> Marked:
     """The piece of at most `length` characters with the most of these terms, with their words marked.
 
@@ -117,17 +160,11 @@ def snippet(text: str, terms: Collection[str], language: str = ENGLISH, length: 
     text = " ".join(text.split())
     words = find_words(text, language)
     begin, end = _place_of_snippet(text, words, terms, length)
+    shown = [word for word in words if begin <= word.begin < word.end <= end]
     before, after = "… " if begin else "", " …" if end < len(text) else ""
-    marks = list[tuple[int, int]]()
-    shift = len(before) - begin
-    for word in words:
-        if word.term in terms and begin <= word.begin < word.end <= end:
-            first, last = word.begin + shift, word.end + shift
-            if marks and first < marks[-1][1]:  # words overlap
-                marks[-1] = marks[-1][0], max(last, marks[-1][1])
-            else:
-                marks.append((first, last))
-    return Marked(before + text[begin:end] + after, tuple(marks))
+    piece = Marked(text, _marks(shown, terms)).cut(begin, end)
+    marks = tuple((first + len(before), last + len(before)) for first, last in piece.marks)
+    return Marked(before + piece.text + after, marks)
 
 
 def _place_of_snippet(text: str, words: Sequence[Word], terms: Collection[str], length: int) -> tuple[int, int]:

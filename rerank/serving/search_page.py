@@ -8,7 +8,7 @@ from other sites and sends them no referrer.
 import asyncio
 import base64
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from rerank.data.text_lines import check_query
-from rerank.data.types import Hit
+from rerank.data.types import Found
 from rerank.serving.metrics import Metrics
 from rerank.serving.requests import Body, Limits, RefusalError, convert, log_error, respond
 from rerank.utils.errors import UserError
@@ -48,10 +48,16 @@ HEADERS = {
     "Content-Security-Policy": f"default-src 'none'; img-src data:; style-src 'sha256-{STYLE}'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'",
 }
-"""The headers of the page."""
+"""The headers of a page."""
 TEMPLATES = Environment(
     loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
+
+
+def page(template: str, shown: dict[str, object], refusal: RefusalError | None = None) -> Response:
+    """A page of a template in this folder, with the status of a refusal if there is one."""
+    content = TEMPLATES.get_template(template).render(shown, css=CSS)
+    return HTMLResponse(content, refusal.status if refusal else 200, HEADERS | (refusal.headers if refusal else {}))
 
 
 class PageRequest(msgspec.Struct, rename={"first": "from"}):
@@ -71,20 +77,20 @@ class SearchRequest(msgspec.Struct):
 class Searches:
     """Searches a collection in one thread, one query after the other; Java keeps data for each thread that calls it.
 
-    `search(query, top, explain=)` finds documents; it may raise RefusalError, and its errors must not contain the
-    query. `collection` is the name that the page shows; `note` gives what `/health` says of its documents.
+    `find(query, top, explain=)` finds documents; it may raise RefusalError, and its errors must not contain the query.
+    `collection` is the name that the page shows; `note` gives what `/health` says of its documents.
     """
 
     def __init__(
         self,
-        search: Callable[..., Sequence[Hit]],
+        find: Callable[..., Found],
         collection: str,
         metrics: Metrics,
         note: Callable[[], str] = lambda: "",
     ) -> None:
         self.respond = partial(respond, self.answer, Limits(max_body_bytes=LARGEST_BODY), metrics)
         self.note = note
-        self._search, self._collection = search, collection
+        self.collection, self._find = collection, find
         self._thread, self._waiting = ThreadPoolExecutor(1, thread_name_prefix="search"), 0
 
     def stop(self) -> None:
@@ -102,37 +108,29 @@ class Searches:
             return self._page()
         try:
             first = convert(dict(request.query_params), PageRequest).first
-            found = await self._find(query, first + TOP, True)
+            found = await self._found(query, first + TOP, True)
         except RefusalError as refusal:
             return self._page(query, refusal)
         before = max(1, first - TOP) if first > 1 else None
-        after = first + TOP if len(found) >= first + TOP else None
-        return self._page(query, hits=found[first - 1 :][:TOP], first=first, before=before, after=after)
+        after = first + TOP if len(found.hits) >= first + TOP else None
+        shown = found.hits[first - 1 :][:TOP]
+        return self._page(query, found=found, hits=shown, first=first, before=before, after=after)
 
-    def _page(
-        self,
-        query: str = "",
-        refusal: RefusalError | None = None,
-        hits: Sequence[Hit] | None = None,
-        **more: object,
-    ) -> Response:
-        shown = {"css": CSS, "collection": self._collection, "query": query, "hits": hits, **more}
-        content = TEMPLATES.get_template("search.html").render(shown, problem=str(refusal or ""))
-        return HTMLResponse(content, refusal.status if refusal else 200, HEADERS | (refusal.headers if refusal else {}))
+    def _page(self, query: str = "", refusal: RefusalError | None = None, **found: object) -> Response:
+        shown = {"collection": self.collection, "query": query, "problem": str(refusal or ""), "found": None, **found}
+        return page("search.html", shown, refusal)
 
     async def answer(self, path: str, body: Body) -> object:
-        """{hits: [{doc_id, rank, score, title, snippet}], answered_by?}, best first; raises RefusalError.
+        """{hits: [{doc_id, rank, score, title, snippet}], total, answered_by?, note?}; raises RefusalError.
 
-        `answered_by` is the name of the stage that ranked them. Title and snippet are {text, marks}; a mark has the
-        start and end of a word of the query, in characters.
+        Title and snippet are {text, marks}; a mark has the start and end of a word of the query, in characters.
         """
         asked = convert(body, SearchRequest)
-        hits = await self._find(asked.query, asked.top, asked.explain)
-        answered = {"answered_by": list(hits[0].stages)[-1]} if hits else {}
-        return {"hits": [hit.to_dict(asked.explain) for hit in hits], **answered}
+        found = await self._found(asked.query, asked.top, asked.explain)
+        return found.to_dict(asked.explain)
 
-    async def _find(self, query: str, top: int, explain: bool) -> Sequence[Hit]:
-        """The hits of a query; raises RefusalError."""
+    async def _found(self, query: str, top: int, explain: bool) -> Found:
+        """What a query finds; raises RefusalError."""
         try:
             check_query(query)
         except UserError as error:
@@ -140,7 +138,7 @@ class Searches:
         if self._waiting >= MOST_WAITING:
             raise RefusalError(429, f"the queue is full: {MOST_WAITING} searches wait, which is the limit; try again")
         self._waiting += 1
-        search = partial(self._search, query, top, explain=explain)
+        search = partial(self._find, query, top, explain=explain)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, search)
         except RefusalError:

@@ -5,6 +5,7 @@ from functools import partial
 from scripts.benchmarks.embedding import embedding
 from scripts.benchmarks.exports import exports
 from scripts.benchmarks.losses import losses
+from scripts.benchmarks.matches import matches
 from scripts.benchmarks.scoring import scoring
 from scripts.benchmarks.search import search
 from scripts.benchmarks.serving_load import serving_load
@@ -15,6 +16,6 @@ app = open_app(
     "python -m scripts.benchmarks",
     "Measures rerank on this machine, side by side with other libraries.",
 )
-for _command in (training, scoring, embedding, exports, losses, search, serving_load):
+for _command in (training, scoring, embedding, exports, losses, search, matches, serving_load):
     app.command(_command)
 main = partial(run_app, app)

@@ -59,7 +59,7 @@ def test_json_and_several_queries_of_a_file(there, capsys):
     main(["search", CHECKPOINT, "--queries", "topics.tsv", "--top", "2", "--json"])
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert first == {"query_id": "t1", **one}
-    assert second == {"query_id": "t2", "query": "zzzz", "hits": []}
+    assert second == {"query_id": "t2", "query": "zzzz", "hits": [], "total": 0}
     main(["search", CHECKPOINT, "--queries", "topics.tsv", "--top", "2"])
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("t")] == ["t1: good amber0", "t2: zzzz"]

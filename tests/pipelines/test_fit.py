@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -360,7 +361,8 @@ def test_a_folder_that_was_changed_is_refused_in_one_line(file, content, line, h
     assert re.search(line, failed(capsys, "search", str(FOLDER), "good"))
 
 
-def test_the_command_prints_the_table_and_the_folder_scores_and_searches(here, capsys):
+def test_the_command_prints_the_table_and_the_folder_scores_and_searches(here, capsys, monkeypatch):
+    monkeypatch.setattr("rerank.pipelines.fitted.LEAST_SIMILARITY", -10.0)
     Path("p.toml").write_text(pipeline().to_toml())
     main(["fit", "towns", "--pipeline", "p.toml"])
     shown = capsys.readouterr().out
@@ -375,13 +377,38 @@ def test_the_command_prints_the_table_and_the_folder_scores_and_searches(here, c
     assert "15 of 15 queries trained the pipeline" in capsys.readouterr().err
     main(["search", str(FOLDER), "good", "--top", "2", "--explain"])
     head, *lines = capsys.readouterr().out.splitlines()
-    assert any(line.strip().startswith("matched: good → ") for line in lines)
     assert head.split() == ["rank", "score", "document"]
     assert any(line.startswith("      stages: bm25 ") for line in lines)
     assert read_run("new.run")["new"][lines[0].split()[-1]] == pytest.approx(float(lines[0].split()[1]), abs=1e-3)
+    main(["search", str(FOLDER), rerank.open_collection("towns").queries[QUERY], "--top", "5", "--explain"])
+    assert re.search(r"^ +matched: \w+ → \w+", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_a_note_says_that_vectors_are_far_and_no_document_has_a_word(here):
+    near = json.loads((FOLDER / "manifest.json").read_text())["pipeline"]["near"]
+    best = [max(scores.values()) for scores in read_run(FOLDER / "runs/dense.run").values()]
+    assert near == {"dense": pytest.approx(np.quantile(best, 0.05), abs=1e-6)}
+    fitted = rerank.Pipeline.load(FOLDER).fitted
+    assert fitted.near == near
+    for border, queries in {2.0: {"zzzz": True, "what zzzz": True, "good zzzz": False}, -2.0: {"zzzz": False}}.items():
+        found = rerank.Pipeline.of(replace(fitted, near={"dense": border}))
+        for query, is_far in queries.items():
+            assert bool(found.find(query, 1).note) == is_far
+            assert found.find(query, 1).hits
+
+
+def test_only_similar_other_words_match(here, monkeypatch):
+    found = rerank.Pipeline.load(FOLDER)
+    query = rerank.open_collection("towns").queries[QUERY]
+    for least, has_matches in ((-10.0, True), (10.0, False)):
+        monkeypatch.setattr("rerank.pipelines.fitted.LEAST_SIMILARITY", least)
+        pairs = [pair for hit in found.search(query, 5, explain=True) for pair in hit.matches]
+        assert bool(pairs) == has_matches
+        assert all(word != match for word, match in pairs)
 
 
 def test_documents_that_late_interaction_has_not_compared_are_shown_without_matches(here, monkeypatch):
+    monkeypatch.setattr("rerank.pipelines.fitted.LEAST_SIMILARITY", -10.0)
     monkeypatch.setattr("rerank.pipelines.stages.late_interaction.ALL_BELOW", 0)
     rerank.fit(
         "towns", rerank.Pipeline(bm25=BM25Stage(), late=LateInteractionStage("bm25", "encoder", depth=2)), out="short"

@@ -60,7 +60,8 @@ def test_a_snippet_is_of_the_passage_that_scored_highest(here, model):
     assert len(shown.split()) <= 24
     assert model.score("amber0", [shown])[0] == pytest.approx(hit.score, abs=1e-5)
     assert hit.text.text == text
-    assert [part for part, is_mark in hit.text.parts() if is_mark] == [shown]
+    assert hit.text.cut(*hit.passage).text == shown
+    assert {part for part, is_mark in hit.text.parts() if is_mark} == {"amber0"}
 
 
 def test_a_title_is_marked_and_not_repeated(here, model):
@@ -68,7 +69,8 @@ def test_a_title_is_marked_and_not_repeated(here, model):
     hits = {hit.doc_id: hit for hit in opened(model, "titled").search(QUERY)}
     assert hits["d"].title.parts() == [("Goods", True), (" of a town", False)]
     assert hits["d"].snippet.parts() == [("amber0", True), (" is ", False), ("good", True)]
-    assert hits["d"].text.parts() == [("amber0 is good", True)]
+    assert hits["d"].text.parts() == hits["d"].snippet.parts()
+    assert hits["d"].passage == (0, len("amber0 is good"))
     assert (hits["e"].title.parts(), hits["e"].snippet.parts(), hits["e"].text.parts()) == ([("Good", True)], [], [])
 
 
@@ -98,3 +100,20 @@ def write(folder, documents):
     folder.mkdir()
     lines = [{"_id": doc_id, "title": title, "text": text} for doc_id, (title, text) in documents.items()]
     (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_function_words_are_not_marked_and_are_no_answer(here, model):
+    write(Path("asking"), {"d": ("", "what a town"), "e": ("", "which fjord")})
+    pipeline = opened(model, "asking")
+
+    def marked(query):
+        return {part for hit in pipeline.search(query) for part, is_mark in hit.snippet.parts() if is_mark}
+
+    assert marked("what town") == {"town"}
+    assert marked("what") == {"what"}  # it has no other words
+    assert pipeline.find("what town").note == pipeline.find("what").note == ""
+    found = pipeline.find("what zzzz", 1)
+    assert ([hit.doc_id for hit in found.hits], found.total) == (["d"], 1)
+    assert "No document has a word of the query" in found.note
+    assert pipeline.find("zzzz") == ([], 0, "")
+    assert pipeline.find("what which", 1).total == 2

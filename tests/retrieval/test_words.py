@@ -6,7 +6,7 @@ import pytest
 
 from rerank.config.languages import ANALYZERS
 from rerank.retrieval.java import java_class
-from rerank.retrieval.words import find_words, open_analyzer, snippet
+from rerank.retrieval.words import content_words, find_words, open_analyzer, snippet
 from rerank.utils.errors import UserError
 
 
@@ -126,3 +126,13 @@ def test_any_text_keeps_its_characters_and_the_most_terms_are_shown():
             if not text[begin + 60 : begin + 61].strip()
         )
         assert len(terms_of(" ".join(marked(found)))) >= best
+
+
+def test_function_words_of_a_query_are_no_content():
+    asked = "What have we got? The effects of Cicero’s treaty, which weren’t US treaties"
+    found = [asked[word.begin : word.end] for word in content_words(asked)]
+    assert found == ["got", "effects", "Cicero’s", "treaty", "US", "treaties"]
+    assert content_words("what have which") == []
+    asked = "Welche Verträge haben wir"
+    assert content_words(asked, "de") == find_words(asked, "de")  # the analyzer drops them
+    assert [asked[word.begin : word.end] for word in content_words(asked, "de")] == ["Verträge"]

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from starlette.testclient import TestClient
 
-from rerank.data.types import Hit, Marked
+from rerank.data.types import Found, Hit, Marked
 from rerank.serving.app import make_app
 from rerank.serving.metrics import Metrics
 from rerank.serving.search_page import LARGEST_BODY, MOST_WAITING, Searches
@@ -16,7 +16,7 @@ from tests.support.patience import SECONDS
 from tests.support.servers import serving, wait_until
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'single' {{ 7 * 7 }}"
-WHOLE = Marked("On <i>\n\nthe lift of a wing and its drag.", ((8, 26),))
+WHOLE = Marked("On <i>\n\nthe lift of a wing and its drag.", ((22, 26),))
 HITS = [
     Hit(
         "d1",
@@ -26,11 +26,13 @@ HITS = [
         Marked("… the lift of a wing …", ((16, 20),)),
         {"a": (12, 10.25)},
         WHOLE,
-        (("wing", "wings"),),
+        (8, 26),
+        (("wing", "drag"),),
     ),
     Hit(HOSTILE, 2, -1.25, Marked(""), Marked(HOSTILE, ((0, 8),)), {}, Marked(HOSTILE)),
 ]
 JSON = "application/json"
+NOTE = "No document <is> near."
 
 
 def find(query, top, *, explain):
@@ -39,7 +41,7 @@ def find(query, top, *, explain):
         raise UserError("index gone: not a folder with a Lucene index")
     if query == "breaks":
         raise KeyError(f"{query} is the query")
-    return [] if query == "nothing" else HITS[:top]
+    return Found([], 0) if query == "nothing" else Found(HITS[:top], 1234, NOTE if query == "xqzv" else "")
 
 
 def app(search=find, collection="towns <i>", note=lambda: ""):
@@ -73,14 +75,20 @@ def test_the_hits_are_on_the_page_and_nothing_of_them_is_html():
     page = Page(answer.text)
     assert answer.status_code == 200
     assert page.of("h2") == ["On ", HOSTILE]
-    assert page.of("mark") == ["wings", "wing", "the lift of a wing", "<script>"]
-    assert page.of("summary") == ["Whole document d1"]  # the snippet of the other hit is its whole text
+    assert page.of("mark") == ["wings", "wing", "wing", "<script>"]
+    assert page.of("summary") == ["Stages", "Whole document"]  # the snippet of the other hit is its whole text
     assert "On <i>\n\n" in page.of("p")
-    assert page.text.count(HOSTILE) == 3 + 1  # twice the id, the snippet, the title
+    assert "the lift of a " in page.of("span")  # the passage
+    assert page.text.count(HOSTILE) == 2 + 1  # the id, as there is no title, the snippet, and the title of the page
+    assert page.of("th") == ["Stage", "Rank", "Score", "a"]
+    assert page.of("td") == ["12", "10.2500"]
+    assert not any("open" in attributes for tag, attributes in page.tags if tag == "details")
+    assert "Results 1 to 2 of 1,234" in page.of("p")
     assert [tag for tag, _ in page.tags].count("script") == 0
     (field,) = [attributes for tag, attributes in page.tags if tag == "input"]
     assert field["value"] == f"{HOSTILE} ä"
-    assert "d1 · score 8.5000 · a: rank 12, score 10.2500" in answer.text
+    assert "d1 · score 8.5000 · matched: wing → drag" in answer.text
+    assert answer.text.partition("<main")[2].count("d1") == 1
 
 
 def test_the_endpoint_gives_the_hits_with_places_of_marks():
@@ -96,12 +104,18 @@ def test_the_endpoint_gives_the_hits_with_places_of_marks():
     assert answer.json()["hits"][0] == hit
     assert (len(answer.json()["hits"]), answer.json()["answered_by"]) == (2, "a")
     explained = ask_json("wing", top=1, explain=True).json()["hits"]
-    assert explained == [hit | {"stages": {"a": {"rank": 12, "score": 10.25}}, "matches": {"wing": "wings"}}]
+    assert explained == [hit | {"stages": {"a": {"rank": 12, "score": 10.25}}, "matches": {"wing": "drag"}}]
+
+
+def test_a_note_says_that_hits_are_probably_no_answers():
+    assert Page(ask_page("xqzv").text).of("p")[0] == NOTE == ask_json("xqzv").json()["note"]
+    assert 'role="note"' not in ask_page("wing").text
+    assert ask_json("wing").json().keys() == {"hits", "total", "answered_by"}
 
 
 def test_nothing_found_is_a_line_or_an_empty_list():
     assert "No document has a word of the query" in ask_page("nothing").text
-    assert ask_json("nothing").json() == {"hits": []}
+    assert ask_json("nothing").json() == {"hits": [], "total": 0}
     assert ask_page("nothing").status_code == ask_json("nothing").status_code == 200
 
 
@@ -137,7 +151,7 @@ def test_addresses_without_a_search_are_refused_on_the_page():
 
 def test_further_results_have_an_address():
     many = [HITS[0]._replace(doc_id=f"d{rank}", rank=rank) for rank in range(1, 25)]
-    application, query = app(lambda query, top, explain: many[:top]), "wing & ä"
+    application, query = app(lambda query, top, explain: Found(many[:top], 24)), "wing & ä"
     address, shown = "/?query=wing+%26+%C3%A4", []
     while address:
         page = Page(TestClient(application).get(address).text)
@@ -170,7 +184,7 @@ def test_searches_run_one_after_the_other_and_too_many_are_refused():
         threads.add(threading.get_ident())
         begin.wait(30)
         running[0] -= 1
-        return HITS
+        return Found(HITS, 2)
 
     with serving(app(slow)) as server, ThreadPoolExecutor(MOST_WAITING + 3) as pool:
         asked = [pool.submit(server.ask, "/search", {"query": "wing"}) for _ in range(MOST_WAITING + 3)]
