@@ -1,6 +1,5 @@
-"""The routes of the server, and the check of API keys."""
+"""The routes of the server."""
 
-import hmac
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rerank.experiments.runs.manifest import version
+from rerank.serving.access import guarded
 from rerank.serving.dialects import PATHS
 from rerank.serving.metrics import Metrics
 from rerank.serving.openapi import openapi
@@ -78,7 +78,8 @@ def make_app(
 
     handlers: dict[Any, Any] = {HTTPException: no_such_path}
     app: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)
-    app = _guarded(app, keys, metrics) if keys else app
+    if keys:
+        app = guarded(app, keys, metrics, searches.collection if searches else None)
     if origins:  # outside the check of keys, as a browser asks without one what it may send
         methods, headers = ["GET", "POST"], ["Authorization", "Content-Type", "X-API-Key"]
         app = CORSMiddleware(app, allow_origins=origins, allow_methods=methods, allow_headers=headers)
@@ -122,23 +123,3 @@ def _info(name: str, service: Service | None) -> dict[str, object]:
             "max_client_batch_size": limits.max_documents,
         }
     return about
-
-
-def _guarded(app: ASGIApp, keys: tuple[str, ...], metrics: Metrics) -> ASGIApp:
-    """Answers 401 to requests without one of the keys, except to `/health` and `/ping`, which supervisors call."""
-
-    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        answer = app
-        if scope["type"] == "http" and scope["path"] not in ("/health", "/ping") and not _has_key(Request(scope), keys):
-            metrics.keys_refused.inc()
-            line = "Authorization: expected Bearer and a key of the server, or X-API-Key with one"
-            answer = RefusalError(401, line).response()
-        await answer(scope, receive, send)
-
-    return guarded
-
-
-def _has_key(request: Request, keys: tuple[str, ...]) -> bool:
-    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-    given = [request.headers.get("x-api-key", ""), bearer if scheme.lower() == "bearer" else ""]
-    return any(hmac.compare_digest(text.strip().encode(), key.encode()) for text in given for key in keys)

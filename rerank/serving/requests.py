@@ -72,17 +72,17 @@ class Limits:
     body_seconds: float = 60.0
 
 
-async def read_body(request: Request, limits: Limits) -> bytes:
+async def read_body(request: Request, limits: Limits, content_type: str = "application/json") -> bytes:
     """The whole body of a request, unpacked if it is gzipped.
 
-    Raises RefusalError if it is not JSON, too large, unpacked or not, or too late, and ClientDisconnect if the client
-    disconnects.
+    Raises RefusalError if it has another type, is too large, unpacked or not, or too late, and ClientDisconnect if the
+    client disconnects.
     """
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip"):
         raise RefusalError(415, "Content-Encoding: expected gzip, or none")
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise RefusalError(415, "Content-Type: expected application/json")
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != content_type:
+        raise RefusalError(415, f"Content-Type: expected {content_type}")
     limit, body, size = limits.max_body_bytes, bytearray(), 0
     too_large = RefusalError(413, f"the body has over {limit} bytes, the limit (--max-body-mib)")
     if int(request.headers.get("content-length", "0")) > DISCARDED * limit:

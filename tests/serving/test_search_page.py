@@ -202,3 +202,67 @@ def test_health_says_that_the_documents_are_older():
     for note in ("", "serving the documents that towns had at the start"):
         answer = TestClient(app(note=lambda said=note: said)).get("/health")
         assert (answer.status_code, answer.text) == (200, note)
+
+
+KEYS = ("first key", "second")
+FORM = "application/x-www-form-urlencoded"
+
+
+def guarded(base_url="http://testserver"):
+    metrics = Metrics()
+    searches = Searches(find, "towns <i>", metrics)
+    application = make_app("the model", metrics, searches=searches, keys=KEYS)
+    return TestClient(application, base_url=base_url, follow_redirects=False)
+
+
+def test_the_page_asks_for_the_key_once():
+    client = guarded()
+    asked = client.get("/", params={"query": 'wing & "ä"', "from": 2})
+    assert asked.status_code == 401
+    page = Page(asked.text)
+    assert page.of("li") == []
+    fields = {attributes["name"]: attributes for tag, attributes in page.tags if tag == "input"}
+    assert (fields["key"]["type"], fields.keys()) == ("password", {"to", "key"})
+    wrong = client.post("/key", data={"key": "third", "to": fields["to"]["value"]})
+    assert (wrong.status_code, "set-cookie" in wrong.headers) == (401, False)
+    assert Page(wrong.text).of("p") == ["The server does not know this key."]
+    given = client.post("/key", data={"key": " second ", "to": fields["to"]["value"]})
+    cookie = given.headers["set-cookie"]
+    assert given.status_code == 303
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert "Secure" not in cookie
+    assert "second" not in cookie
+    shown = client.get(given.headers["location"])
+    assert shown.status_code == 200
+    (query,) = [attributes["value"] for tag, attributes in Page(shown.text).tags if tag == "input"]
+    assert query == 'wing & "ä"'
+    assert client.post("/search", json={"query": "wing"}).status_code == 401  # the cookie opens the page only
+    assert client.get("/metrics").status_code == 401
+    assert client.post("/search", json={"query": "wing"}, headers={"X-API-Key": "first key"}).status_code == 200
+
+
+def test_a_cookie_that_no_key_has_opens_nothing():
+    for value in ("", "second", "0" * 64):
+        client = guarded()
+        client.cookies.set("rerank-key", value)
+        assert client.get("/").status_code == 401
+    given = guarded("https://testserver").post("/key", data={"key": "second"})
+    assert given.headers["location"] == "/"
+    assert "Secure" in given.headers["set-cookie"]
+
+
+def test_the_form_of_the_key_leads_to_this_server_only():
+    for to in ("//evil.example", "https://evil.example", "\r\nSet-Cookie: a=b", "query=%0d%0a"):
+        given = guarded().post("/key", data={"key": "second", "to": to})
+        assert given.headers["location"].startswith("/?")
+        assert list(given.headers).count("set-cookie") == 1
+    for body, kind, status in (
+        (b"key=" + b"x" * 2**18, FORM, 413),
+        (b'{"key": "second"}', JSON, 415),
+        (b"&".join([b"a=b"] * 20), FORM, 400),
+        (b"\xff", FORM, 401),
+    ):
+        answer = guarded().post("/key", content=body, headers={"Content-Type": kind})
+        assert (answer.status_code, "set-cookie" in answer.headers) == (status, False)
+        assert 'class="problem"' in answer.text
