@@ -2,10 +2,11 @@
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from rerank.config import Config, FirstStageSettings, OutputSettings, TrainingSettings
+from rerank.config import CollectionSettings, Config, FirstStageSettings, OutputSettings, TrainingSettings
 from rerank.config.files import check_file
 from rerank.config.settings import Precision
 from rerank.data.collections import with_copied_documents
@@ -15,10 +16,11 @@ from rerank.experiments.runs.manifest import write_manifest
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.graph import as_toml, prefix, read_pipeline
 from rerank.pipelines.inputs import model_hashes
-from rerank.pipelines.portable import CORPUS, DOCUMENTS, copy_world, is_portable, kept_collection
+from rerank.pipelines.portable import CORPUS, DOCUMENTS, check_places, copy_world, is_portable, kept_collection
 from rerank.pipelines.record import (
     EVIDENCE,
     EvidenceRecord,
+    PipelineFacts,
     PipelineManifest,
     read_evidence,
     read_pipeline_manifest,
@@ -26,7 +28,7 @@ from rerank.pipelines.record import (
 from rerank.pipelines.stages.world import World
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, remove_leftovers, short_hash, user_cache
-from rerank.utils.inside import copy_files, inside
+from rerank.utils.inside import copy_files
 from rerank.utils.integrity import changes, files_below, record_of
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
@@ -119,6 +121,22 @@ def place_from(folder: Path, source: str) -> str:
     return os.path.normpath(folder / source) if source.startswith(".") else source
 
 
+def collection_settings(folder: Path, facts: PipelineFacts) -> CollectionSettings:
+    """The settings of a pipeline's collection, with the path of its source from here."""
+    return replace(facts["collection"], source=place_from(folder, facts["collection"].source))
+
+
+def queries_of(folder: Path) -> Mapping[str, str]:
+    """query_id -> text of a pipeline's collection, or of its copy in a portable folder.
+
+    Raises UserError if the collection cannot be opened.
+    """
+    facts = read_pipeline_manifest(folder)["pipeline"]
+    if is_portable(folder):
+        return kept_collection(folder, facts["name"], facts["documents"]).queries
+    return collection_of(collection_settings(folder, facts)).queries
+
+
 def update(folder: Path, device: str = "auto") -> None:
     """Takes the present documents of the collection into a fitted pipeline; learned files and evidence stay.
 
@@ -163,8 +181,7 @@ def load_fitted(
     facts = manifest["pipeline"]
     if changed := list(changes(folder, manifest["files"])):
         raise UserError(f"{folder}: changed since it was written: {changed[0]}; fit the pipeline again")
-    settings = facts["collection"]
-    settings = replace(settings, source=place_from(folder, settings.source))
+    settings, is_kept = collection_settings(folder, facts), portable and not new_documents
     home = folder if portable else Path(os.path.normpath(folder / facts["folder"]))
     config = Config(
         collection=settings,
@@ -172,21 +189,18 @@ def load_fitted(
         training=TrainingSettings(device=device, precision=precision),
         output=OutputSettings(folder=str(home.parent)),
     )
-    if portable and not new_documents:
-        collection = kept_collection(folder, facts["name"], facts["documents"])
-    else:
-        collection = collection_of(settings)
+    collection = kept_collection(folder, facts["name"], facts["documents"]) if is_kept else collection_of(settings)
     if copy_to:
         collection = with_copied_documents(collection, copy_to)
-    if settings.queries:
+    if settings.queries and not is_kept:
         check_file(f"{folder}: its queries", settings.queries)
+    every = read_pipeline(folder / PIPELINE)
+    if portable:
+        check_places(folder, every, facts["places"])
     places = {name: place_from(folder, place) for name, place in facts["places"].items()}
-    for place in facts["places"].values() if portable else ():
-        inside(folder, place)
     is_written = new_documents and home in (folder, folder.parent)
     cache = None if is_written else _cache_of(folder, manifest)
     world = World(config, collection, CollectionFolder(home), places=places, cache=cache)
-    every = read_pipeline(folder / PIPELINE)
     if facts["answer"] not in every:
         raise UserError(f"{folder}: has no stage {facts['answer']}, which answers; fit the pipeline again")
     stages = prefix(every, facts["answer"])

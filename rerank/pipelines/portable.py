@@ -13,8 +13,9 @@ from rerank.pipelines.stages import BM25Stage, CrossEncoderStage, TrainedEncoder
 from rerank.pipelines.stages.base import Ranker, Stage
 from rerank.pipelines.stages.trained_encoder import TrainedEncoderRanker
 from rerank.pipelines.stages.world import World
+from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash
-from rerank.utils.inside import copy_files
+from rerank.utils.inside import copy_files, inside
 from rerank.utils.integrity import files_below
 from rerank.utils.progress import progress
 
@@ -79,6 +80,17 @@ def copy_world(world: World, stages: Mapping[str, Stage], rankers: Iterable[Rank
 def is_portable(folder: Path) -> bool:
     """Whether a pipeline's folder has the documents."""
     return (folder / DOCUMENTS).is_dir()
+
+
+def check_places(folder: Path, stages: Mapping[str, Stage], places: Mapping[str, str]) -> None:
+    """Raises UserError for a model of the stages that a portable folder has at no place, or outside it."""
+    for name in models_of(stages):
+        place = places.get(name, "")
+        if not place.startswith("./"):
+            raise UserError(
+                f"{folder}: expected a place of the model {name} in the folder, got {place!r}; fit it again"
+            )
+        inside(folder, place)
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rerank.experiments.collection import collection_of
 from rerank.experiments.report.drawing import INK, SERIES, draw_figure, inline_svg
 from rerank.experiments.report.elements import Figure, Missing, Rows, render_page
 from rerank.pipelines.evidence_table import as_table, limits
-from rerank.pipelines.folder import place_from
-from rerank.pipelines.record import EvidenceRecord, StageRow, read_evidence, read_pipeline_manifest
+from rerank.pipelines.folder import queries_of
+from rerank.pipelines.record import EvidenceRecord, StageRow, read_evidence
 from rerank.utils.errors import UserError
 from rerank.utils.files import check_output, write_text
 from rerank.utils.progress import log
@@ -75,10 +74,8 @@ def _draw_cost(figure: "Canvas", rows: Sequence[StageRow], measure: str) -> None
 
 def _texts(folder: Path) -> Mapping[str, str]:
     """query_id -> text of the pipeline's collection; {} if it is not on this machine."""
-    facts = read_pipeline_manifest(folder)["pipeline"]
-    settings = facts["collection"]
     try:
-        return collection_of(replace(settings, source=place_from(folder, settings.source))).queries
+        return queries_of(folder)
     except UserError as error:
         log.info(f"no texts of queries: {error}")
         return {}

@@ -40,6 +40,13 @@ def check_inside(folder: Path) -> None:
         inside(folder, path.relative_to(folder))
 
 
+def check_files_inside(folder: Path) -> None:
+    """Raises UserError as `inside` for what is directly in a folder and is no folder, nor a link to one."""
+    for path in folder.iterdir():
+        if not path.is_dir():
+            inside(folder, path.name)
+
+
 def _special(folder: Path | str) -> Iterator[Path]:
     """What is neither a regular file nor a folder, at any depth; links are not followed."""
     with os.scandir(folder) as entries:

@@ -280,6 +280,21 @@ def test_verify_names_the_inputs_that_are_not_on_the_machine(here, capsys, monke
     assert last == "All else that is recorded holds; 1 of its inputs could not be compared."
 
 
+def test_a_portable_folder_with_a_run_and_queries_from_files_needs_neither(here, monkeypatch):
+    monkeypatch.setattr("rerank.pipelines.selection.choose", lambda values, costly: "fused")
+    shutil.copy(FOLDER / "runs/bm25.run", "kept.run")
+    shutil.copy("towns/queries.jsonl", "asked.jsonl")
+    stages = {"bm25": BM25Stage(), "kept": RunFileStage("kept.run"), "fused": FusionStage(("bm25", "kept"))}
+    config = Config(collection=CollectionSettings("towns", queries="asked.jsonl"))
+    rerank.fit(config, rerank.Pipeline(stages), out="p", portable=True)
+    main(["score", "p", "--out", "before.run"])
+    for name in ("kept.run", "asked.jsonl"):
+        Path(name).unlink()
+    Path("towns").rename("elsewhere")
+    main(["score", "p", "--out", "after.run"])
+    assert read_run("after.run") == read_run("before.run")
+
+
 @pytest.mark.parametrize("judged", [0, 5])
 def test_without_judgments_the_fusion_has_equal_weights_and_no_stage_learns(judged, here):
     shutil.rmtree("towns/qrels")

@@ -122,6 +122,24 @@ def test_a_manifest_does_not_say_where_a_portable_folder_writes(here, folder):
 
 
 @pytest.mark.parametrize("command", READING)
+def test_a_manifest_does_not_say_what_a_portable_folder_reads(here, command, capsys):
+    """Queries and documents are those in the folder, whatever the manifest names."""
+    Path("victim/queries.jsonl").write_text('{"_id": "q0", "text": "the victim\'s"}\n')
+    forged(collection={"source": str(here / "victim"), "queries": str(here / "victim" / "queries.jsonl")})
+    assert ended(READING[command]) == 0
+    assert "victim" not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("place", ["", "encoder", "../../encoder", "./../../encoder", "/", None])
+def test_a_model_outside_a_portable_folder_is_refused(here, place, capsys):
+    places = json.loads((FOLDER / "manifest.json").read_text())["pipeline"]["places"]
+    forged(places={} if place is None else dict.fromkeys(places, place))
+    for words in (SEARCH, READING["score"], READING["verify"]):
+        line = failed(capsys, *words)
+        assert "in the folder, got" in line or "leads out of given/pipeline" in line
+
+
+@pytest.mark.parametrize("command", READING)
 @pytest.mark.parametrize(
     "name", ["index", "evidence.json", "manifest.json", "documents/corpus.jsonl", "stages/link", "tokens"]
 )

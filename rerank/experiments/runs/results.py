@@ -13,7 +13,7 @@ from rerank.experiments.runs.experiment_results import ExperimentResults
 from rerank.experiments.runs.layout import CollectionFolder, ExperimentFolder
 from rerank.experiments.runs.run_files import RunFiles, expect_qrels
 from rerank.utils.errors import UserError
-from rerank.utils.inside import check_inside
+from rerank.utils.inside import check_files_inside, check_inside, inside
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,10 @@ def open_results(folder: Path, measure: str) -> Results[ExperimentResults]:
         raise UserError(f"{folder}: not a folder of runs: it has no {collection.qrels.name}; expected {expected}")
     first_stages: dict[Path, Run] = {}
     folders = [experiment] if is_one else collection.experiments
+    check_files_inside(collection.path)
+    for each in folders:
+        check_inside(inside(collection.path, each.name))
     experiments = [ExperimentResults(path, first_stages) for path in folders if path.has_results]
-    for experiment_results in experiments:
-        check_inside(experiment_results.folder.path)
     if not experiments:
         expected = "runs/<collection> after `rerank train` or `rerank sweep`"
         raise UserError(f"{folder}: no experiment here has a finished fold (fold1/test.run); expected {expected}")

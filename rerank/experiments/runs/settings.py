@@ -11,6 +11,7 @@ from rerank.config.functions import Sections, check_types
 from rerank.experiments.runs.layout import ExperimentFolder
 from rerank.utils.errors import UserError
 from rerank.utils.files import write_text
+from rerank.utils.inside import inside
 from rerank.utils.registry import Setting
 
 WITHOUT_EFFECT = (
@@ -38,8 +39,11 @@ def read_toml(path: Path, flag: str = "") -> dict[str, object]:
 
 
 def read_settings(path: Path) -> Sections:
-    """The settings in an experiment's config.toml; raises UserError as `read_toml`, and for a value of a wrong type."""
-    tables = read_toml(path)
+    """The settings in an experiment's config.toml.
+
+    Raises UserError as `read_toml`, as `inside` for a link or a FIFO, and for a value of a wrong type.
+    """
+    tables = read_toml(inside(path.parent, path.name))
     try:
         return check_types(tables)
     except ValueError as error:

@@ -18,7 +18,7 @@ from rerank.experiments.runs.manifest import FoldManifest, judgments_hash, outco
 from rerank.experiments.runs.settings import differences, read_settings
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
-from rerank.utils.inside import check_inside
+from rerank.utils.inside import check_files_inside, check_inside, inside
 from rerank.utils.integrity import changes
 from rerank.utils.json_files import check_shape
 
@@ -40,6 +40,9 @@ def verify(folder: Path) -> tuple[str, bool]:
     """
     folder = folder.absolute()
     collection, experiments = _experiments(folder)
+    check_files_inside(collection.path)
+    for experiment in experiments:
+        inside(collection.path, experiment.name)
     folds = {fold.name: fold for fold in read_folds(collection.folds)}
     qrels = read_qrels(collection.qrels)
     checks: list[tuple[str, str, list[str] | None]] = []  # name, MEASURE, errors (None: not finished)
@@ -163,6 +166,7 @@ def _same_hash(name: str, expected: str, found: str) -> list[str]:
 def _check_all_run(experiment: ExperimentFolder) -> list[str]:
     """An error if all.run is not the union of the folds' test runs."""
     try:
+        check_inside(experiment.path)
         found, expected = read_run(experiment.all_run), ExperimentResults(experiment).run
     except UserError as error:
         return [str(error)]

@@ -7,12 +7,16 @@ from typing import ClassVar
 
 from rerank.config.files import check_file
 from rerank.data.runs import read_run
+from rerank.data.trec import new_file
 from rerank.data.types import Fold, Run
 from rerank.pipelines.stages.base import Learns, stage
 from rerank.pipelines.stages.composition import Composable
 from rerank.pipelines.stages.world import World
 from rerank.utils.errors import UserError
 from rerank.utils.parameters import PathText
+
+KEPT = "run.txt.gz"
+"""The copy of the run in the stage's folder, with all digits of its scores."""
 
 
 @stage
@@ -31,11 +35,11 @@ class RunFileStage(Composable):
     learns: ClassVar[Learns] = "nothing"
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "RunFileRanker":
-        return self.open(world, folder)
-
-    def open(self, world: World, folder: Path) -> "RunFileRanker":
         check_file("stage of kind run:", self.file)
         return RunFileRanker(self.file, read_run(self.file))
+
+    def open(self, world: World, folder: Path) -> "RunFileRanker":
+        return RunFileRanker(self.file, read_run(folder / KEPT))
 
 
 @dataclass(frozen=True)
@@ -56,4 +60,8 @@ class RunFileRanker:
         return found
 
     def save(self, folder: Path) -> None:
-        """Nothing is learned."""
+        """Copies the run, so that a fitted pipeline needs no file outside its folder."""
+        with new_file(folder / KEPT) as out:
+            for query_id, scores in self.run.items():
+                lines = (f"{query_id} Q0 {doc_id} 0 {score!r} run\n" for doc_id, score in scores.items())
+                out.write("".join(lines).encode())

@@ -1,6 +1,7 @@
 """`rerank verify`: finished runs hold, and whatever was changed since is named."""
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -210,3 +211,20 @@ def test_the_commit_of_the_source_tree(tmp_path):
     assert source_commit(tmp_path) == commit
     (tmp_path / "file").write_text("two")
     assert source_commit(tmp_path) == f"{commit}+changes"
+
+
+@pytest.mark.parametrize(
+    "name", ["bm25.run", "qrels.txt", "folds.json", "hinge", "hinge/config.toml", "hinge/fold2/test.run"]
+)
+def test_links_and_fifos_in_a_folder_of_runs_are_refused(here, capsys, name):
+    """Also those of files that all experiments share, and of an experiment."""
+    commands = [("report", str(TOWNS)), ("plot", "learning", str(HINGE), "--out", "new.pdf"), ("verify", str(TOWNS))]
+    (TOWNS / name).rename("outside")
+    for make in (lambda path: path.symlink_to(here / "outside"), os.mkfifo)[: 1 if name == "hinge" else 2]:
+        make(TOWNS / name)
+        for words in commands:
+            code = exit_code(*words)
+            said = "".join(capsys.readouterr())
+            assert code in (2, 1 if words[0] == "verify" else 2)
+            assert any(words in said for words in ("is a link that leads out of", "is a FIFO", "has no qrels.txt"))
+        (TOWNS / name).unlink()
