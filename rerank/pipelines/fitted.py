@@ -13,7 +13,6 @@ from rerank.pipelines.record import FitInputs
 from rerank.pipelines.stages.base import Ranker, Stage, below
 from rerank.pipelines.stages.bm25 import BM25Ranker
 from rerank.pipelines.stages.cross_encoder import CrossEncoderRanker
-from rerank.pipelines.stages.dense import DenseRanker
 from rerank.pipelines.stages.late_interaction import LateInteractionRanker
 from rerank.pipelines.stages.world import World
 from rerank.retrieval.words import content_words, find_words, mark, snippet
@@ -136,15 +135,15 @@ def _with_other_words(matches: Mapping[str, tuple[str, float]], language: str) -
 
 
 def _note(pipeline: Fitted, query: str, runs: Mapping[str, Run]) -> str:
-    """A note if no document has a content word of the query, and its vectors, if there are any, are far from all."""
+    """A note if no document has a content word of the query, and no stage that searches otherwise finds a near one."""
     searching = [name for name in runs if isinstance(pipeline.rankers[name], BM25Ranker)]
     if not searching or _has_word(pipeline.rankers[searching[0]], query, runs[searching[0]], pipeline.world):
         return ""
-    stages = [name for name in runs if isinstance(pipeline.rankers[name], DenseRanker)]
-    if not stages:
+    others = [name for name in runs if not below(pipeline.stages[name]) and name not in searching]
+    if not others:
         return NO_WORD
-    best = {name: max(runs[name].get(QUERY, {}).values(), default=float("-inf")) for name in stages}
-    return NO_WORD_AND_FAR if all(best[name] < pipeline.near.get(name, float("-inf")) for name in stages) else ""
+    best = {name: max(runs[name].get(QUERY, {}).values(), default=float("-inf")) for name in others}
+    return NO_WORD_AND_FAR if all(best[name] < pipeline.near.get(name, float("-inf")) for name in others) else ""
 
 
 def _has_word(ranker: Ranker, query: str, run: Run, world: World) -> bool:

@@ -16,7 +16,7 @@ from rerank.serving.metrics import Metrics
 from rerank.serving.search_page import Searches
 from rerank.serving.server import address_of, open_socket, running
 from rerank.utils.errors import UserError
-from scripts.benchmarks import embedding, scoring, search, serving_load, timing, training
+from scripts.benchmarks import embedding, matches, scoring, search, serving_load, timing, training
 from scripts.benchmarks import losses as bench_losses
 from scripts.benchmarks.commands import main
 from scripts.benchmarks.memory import in_fresh_process
@@ -131,7 +131,7 @@ def test_search(rows_of, monkeypatch):
     @contextlib.contextmanager
     def in_process(folder, *_):
         metrics, bound = Metrics(), open_socket("127.0.0.1", 0)
-        searches = Searches(Pipeline.load(folder).search, "towns", metrics)
+        searches = Searches(Pipeline.load(folder).find, "towns", metrics)
         with bound, running(make_app("towns", metrics, searches=searches), bound):
             yield address_of(bound)
 
@@ -146,6 +146,15 @@ def test_search(rows_of, monkeypatch):
     assert rows["/search up to cross-encoder, 8 clients"]["p95 (ms)"] > 0
     assert settings["documents"] == 60
     assert open_collection("k/60/collection").count() == 60
+
+
+@pytest.mark.usefixtures("here")
+def test_matches(capsys, monkeypatch):
+    monkeypatch.setattr(matches, "GIBBERISH", 5)
+    main(["matches", "towns", "--encoder", "encoder", "--queries", "5", "--folder", "kept"])
+    shown = capsys.readouterr().out
+    kinds = [line.split()[:2] for line in shown.splitlines() if line.startswith("towns")]
+    assert kinds == [["towns", "best"], ["towns", "random"], ["towns", "15"]]
 
 
 @pytest.fixture
