@@ -17,6 +17,12 @@ BLOCKS = [block for page in PAGES for block in blocks_of(ROOT, page)]
 NOT_RUN = {block.place: block for block in BLOCKS if block.not_run}
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_line_has_over_120_characters(page):
+    lines = enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
+    assert not [(number, line) for number, line in lines if len(line) > 120]
+
+
 def links_of(page):
     """The targets of the links of a page, outside code."""
     for token in MarkdownIt().enable("table").parse(page.read_text(encoding="utf-8")):
