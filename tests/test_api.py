@@ -108,6 +108,85 @@ def test_fuse():
     assert list(rerank.fuse_scores([FIRST, SECOND], (1.0, 0.0))["q2"]) == ["d1", "d3"]
 
 
+RUNS = [FIRST, SECOND]
+TENSOR = torch.tensor([[1.0, 0.0]])
+TAKING = {
+    "evaluate": [
+        lambda wrong: rerank.evaluate(wrong, FIRST),
+        lambda wrong: rerank.evaluate(QRELS, wrong),
+        lambda wrong: rerank.evaluate(QRELS, FIRST, wrong),
+    ],
+    "compare": [
+        lambda wrong: rerank.compare(wrong, QRELS),
+        lambda wrong: rerank.compare({"a": wrong}, QRELS),
+        lambda wrong: rerank.compare({"a": FIRST}, wrong),
+        lambda wrong: rerank.compare({"a": FIRST}, QRELS, wrong),
+        lambda wrong: rerank.compare({"a": FIRST}, QRELS, folds=wrong),
+        lambda wrong: rerank.compare({"a": FIRST}, QRELS, baseline=wrong),
+        lambda wrong: rerank.compare({"a": FIRST}, QRELS, test=wrong),
+    ],
+    "fuse_ranks": [rerank.fuse_ranks, lambda wrong: rerank.fuse_ranks([wrong])],
+    "fuse_scores": [
+        lambda wrong: rerank.fuse_scores(wrong, (0.5, 0.5)),
+        lambda wrong: rerank.fuse_scores(RUNS, wrong),
+    ],
+    "tune_weights": [
+        lambda wrong: rerank.tune_weights(wrong, QRELS),
+        lambda wrong: rerank.tune_weights(RUNS, wrong),
+        lambda wrong: rerank.tune_weights(RUNS, QRELS, wrong),
+    ],
+    "files": [
+        rerank.read_run,
+        rerank.read_qrels,
+        rerank.open_collection,
+        rerank.Pipeline.load,
+        rerank.Reranker.load,
+        rerank.BiEncoder.load,
+        lambda wrong: rerank.write_run(wrong, "new"),
+        lambda wrong: rerank.write_run(FIRST, wrong),
+        lambda wrong: rerank.write_run(FIRST, "new", wrong),
+        lambda wrong: rerank.write_qrels(wrong, "new"),
+        lambda wrong: rerank.write_qrels(QRELS, wrong),
+        lambda wrong: rerank.fit("towns", out=wrong),
+    ],
+    "settings": [
+        rerank.Pipeline,
+        rerank.retrieve,
+        rerank.train,
+        rerank.losses.create,
+        lambda wrong: rerank.train(rerank.Config(collection="towns", encoder="encoder"), wrong),
+        lambda wrong: rerank.retrieve("towns", depth=wrong),
+        lambda wrong: rerank.fit("towns", wrong, out="new"),
+        lambda wrong: rerank.BiEncoder.load("encoder", device=wrong),
+        lambda wrong: rerank.losses.smoothi(wrong, TENSOR),
+        lambda wrong: rerank.losses.smoothi(TENSOR, wrong),
+        lambda wrong: rerank.losses.smoothi(TENSOR, TENSOR, wrong),
+    ],
+}
+"""Calls of each public function that takes runs, judgments, files or settings, with something else in a place."""
+
+
+@pytest.mark.parametrize("function", TAKING)
+@pytest.mark.parametrize("wrong", [1.5, object(), [[1]], {"q": [1]}, np.ones((2, 2)), (None,)], ids=lambda one: type(one))
+def test_public_functions_say_at_their_border_what_they_expected(here, function, wrong):
+    for call in TAKING[function]:
+        with pytest.raises((TypeError, ValueError, rerank.UserError), match=r"(^|: |\()(expected|got) "):
+            call(wrong)
+    assert not Path("new").exists()
+
+
+def test_scores_and_names_beyond_what_files_hold_are_refused():
+    with pytest.raises(
+        rerank.UserError, match=r"^runs\[0\], query q, document d: expected a finite score \(float32\), got"
+    ):
+        rerank.fuse_ranks([{"q": {"d": 10**400}}])
+    for read in (rerank.read_run, rerank.read_qrels, rerank.open_collection, rerank.Reranker.load):
+        with pytest.raises(rerank.UserError, match="is not Unicode text at character 1; expected UTF-8"):
+            read("a\ud83d")
+    with pytest.raises(rerank.UserError, match=r"^device text: torch has no such device"):
+        rerank.BiEncoder.load("encoder", device="text")
+
+
 def test_losses_by_function_and_by_name():
     scores, labels = torch.randn(2, 5, requires_grad=True), torch.tensor([[1.0, 0, 0, 2, 0], [0, 1, 0, 0, 0]])
     rerank.losses.smoothi(scores, labels, metric="ndcg@3").mean().backward()

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from rerank.data.types import Qrels, Run
+from rerank.utils.errors import UserError
 
 Value = TypeVar("Value", int, float)
 
@@ -19,7 +20,7 @@ def given_run(run: Mapping[str, Mapping[str, float]], what: str = "run") -> Run:
     >>> given_run({"q1": {np.str_("d1"): np.float32(1.5)}})
     {'q1': {'d1': 1.5}}
     """
-    return _plain(run, what, "score", {float, int}, _score)
+    return _plain(run, what, "score", {float}, _score)
 
 
 def given_runs(runs: Iterable[Mapping[str, Mapping[str, float]]]) -> list[Run]:
@@ -41,6 +42,28 @@ def given_qrels(qrels: Mapping[str, Mapping[str, int]], what: str = "qrels") -> 
     {'q1': {'d1': 1}}
     """
     return _plain(qrels, what, "grade", {int}, _grade)
+
+
+def given_number(number: object, what: str) -> None:
+    """Raises TypeError for what is neither a number nor None."""
+    if number is not None and not isinstance(number, numbers.Real):
+        raise TypeError(f"{what}: expected a number, got {number!r:.80}")
+
+
+def given_weights(weights: object, what: str = "weights") -> tuple[float, ...]:
+    """The weights of runs as plain numbers; raises TypeError for what is no sequence of numbers.
+
+    >>> given_weights(0.5)
+    Traceback (most recent call last):
+    TypeError: weights: expected a sequence of numbers, got float
+    """
+    if isinstance(weights, str | Mapping) or not isinstance(weights, Iterable):
+        raise TypeError(f"{what}: expected a sequence of numbers, got {type(weights).__name__}")
+    found = tuple(weights)
+    for place, weight in enumerate(found):
+        if not isinstance(weight, numbers.Real):
+            raise TypeError(f"{what}[{place}]: expected a number, got {weight!r:.80}")
+    return tuple(float(weight) for weight in found)
 
 
 def given_count(count: object, what: str) -> None:
@@ -89,7 +112,12 @@ def _id(given: object, where: str) -> str:
 def _score(given: object, where: str) -> float:
     if not isinstance(given, numbers.Real):
         raise TypeError(f"{where}: expected a number as score, got {given!r}")
-    return float(given)
+    try:
+        return float(given)
+    except OverflowError:
+        raise UserError(
+            f"{where}: expected a finite score (float32), got a number of {len(str(given))} digits"
+        ) from None
 
 
 def _grade(given: object, where: str) -> int:

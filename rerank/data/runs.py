@@ -22,6 +22,7 @@ from rerank.data.trec import ranked
 from rerank.data.types import FLOAT32_MAX, Qrels, Run
 from rerank.utils.errors import UserError
 from rerank.utils.progress import progress
+from rerank.utils.texts import check_path
 
 Number = TypeVar("Number", float, int)
 
@@ -60,7 +61,7 @@ def read_run(path: str | Path) -> Run:
     ...     read_run(path)
     {'q1': {'d2': 8.0, 'd1': 7.5}}
     """
-    return dict(read_run_arrays(path))
+    return dict(read_run_arrays(check_path("path", path)))
 
 
 def read_qrels(path: str | Path) -> Qrels:
@@ -78,7 +79,7 @@ def read_qrels(path: str | Path) -> Qrels:
     ...     read_qrels(path)
     {'q1': {'d1': 2, 'd2': 0}}
     """
-    return dict(read_qrels_arrays(path))
+    return dict(read_qrels_arrays(check_path("path", path)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -173,8 +173,9 @@ def read_queries(path: str | Path, id_key: str = "_id", fields: Sequence[str] = 
     return queries
 
 
-def check_query(query: str) -> None:
-    """Raises UserError for a query without text, and as `check_text`."""
-    check_text("query", query)
-    if not query.strip():
+def check_query(query: object) -> str:
+    """Returns the query as a plain str. Raises UserError for one without text, and as `check_text`."""
+    text = check_text("query", query)
+    if not text.strip():
         raise UserError("query: is empty; expected a text to search for")
+    return text

@@ -18,7 +18,7 @@ from rerank.data.given import given_qrels, given_run
 from rerank.data.types import FLOAT32_MAX, Judgments, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
-from rerank.utils.texts import check_text
+from rerank.utils.texts import check_name, check_path, check_text
 
 
 def ranked(scores: Mapping[str, float]) -> list[str]:
@@ -57,6 +57,8 @@ def write_run(run: Run, path: str | Path, tag: str = "rerank", as_found: bool = 
     """
     if not isinstance(run, Mapping):
         raise TypeError(f"run: expected {{query_id: {{doc_id: score}}}}, got {type(run).__name__}")
+    check_path("path", path)
+    check_name("tag", tag)
     if not any(run.values()):
         raise UserError(f"{path}: expected a run with documents, got none; nothing was written")
     _write(path, (lines_of_query(path, query_id, scores, tag, as_found) for query_id, scores in run.items()))
@@ -137,6 +139,7 @@ def write_qrels(qrels: Judgments, path: str | Path) -> None:
     """
     if not isinstance(qrels, Mapping):
         raise TypeError(f"qrels: expected {{query_id: {{doc_id: grade}}}}, got {type(qrels).__name__}")
+    check_path("path", path)
     for query_id, judged in qrels.items():
         _check_names(path, query_id, *given_qrels({query_id: judged})[query_id])
     plain = ((q, given_qrels({q: judged})[q]) for q, judged in qrels.items())

@@ -11,7 +11,7 @@ from rerank.data.given import given_qrels, given_run
 from rerank.data.trec import check_common, examples
 from rerank.data.types import Fold, Measurements, Qrels, Run
 from rerank.evaluation.evaluate import evaluate, missing_queries
-from rerank.evaluation.measures import DEFAULT_MEASURES
+from rerank.evaluation.measures import DEFAULT_MEASURES, measure_names
 from rerank.evaluation.run_comparison import (
     ComparisonSettings,
     RunComparison,
@@ -22,6 +22,7 @@ from rerank.evaluation.run_comparison import (
 from rerank.evaluation.significance import CORRECTIONS, TESTS
 from rerank.evaluation.tables import Table, render
 from rerank.utils.errors import UserError, nearest
+from rerank.utils.texts import check_name
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Comparison:
             ("test", "test", self.test, TESTS),
             ("correction", "correction", self.correction, CORRECTIONS),
         ):
-            if value is not None and value not in valid:
+            if value is not None and check_name(argument, value) not in valid:
                 raise UserError(f"{argument} {value}: no such {kind}; {nearest(value, valid)}")
 
     def __str__(self) -> str:
@@ -171,12 +172,16 @@ def compare(
     *: best. †: worse than the best (two-sided paired t-test over the queries, p < 0.05).
     Every run has every query.
     """
+    if not isinstance(runs, Mapping):
+        raise TypeError(f"runs: expected {{name: run}}, got {type(runs).__name__}")
     if not runs:
         raise UserError("compare: expected at least one run, got none")
-    runs = {name: given_run(run, f"run {name}") for name, run in runs.items()}
+    runs = {check_name("name of a run", name): given_run(run, f"run {name}") for name, run in runs.items()}
+    if folds is not None and not (isinstance(folds, Sequence) and all(isinstance(fold, Fold) for fold in folds)):
+        raise TypeError(f"folds: expected a sequence of Fold, got {folds!r:.80}")
     qrels = given_qrels(qrels)
     queries = select_queries(qrels, map_to_folds(folds or ()))
-    return Comparison(*measured(runs, qrels, queries, list(measures)), baseline, test, correction)
+    return Comparison(*measured(runs, qrels, queries, measure_names(measures)), baseline, test, correction)
 
 
 def map_to_folds(folds: Iterable[Fold], source: str = "folds") -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rerank.data.given import given_runs
+from rerank.data.given import given_runs, given_weights
 from rerank.data.trec import ranked, strictly_decreasing
 from rerank.data.types import Run
 
@@ -65,7 +65,7 @@ def fuse_scores(runs: Sequence[Run], weights: Weights | Mapping[str, Weights]) -
     runs = given_runs(runs)
     if not isinstance(weights, Mapping):
         weights = dict.fromkeys(queries_of(runs), weights)
-    weights = {query_id: tuple(query_weights) for query_id, query_weights in weights.items()}
+    weights = {query_id: given_weights(query_weights) for query_id, query_weights in weights.items()}
     for query_weights in dict.fromkeys(weights.values()):
         check_weights(query_weights, len(runs))
     fused = {}

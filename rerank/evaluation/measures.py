@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from rerank.utils.errors import UserError, nearest
+from rerank.utils.texts import check_name
 
 if TYPE_CHECKING:
     from ir_measures.measures import Measure as IrMeasure
@@ -50,6 +51,9 @@ def parse_measures(names: Iterable[str]) -> list[Measure]:
     """
     if isinstance(names, str):
         raise TypeError(f"measures: expected a sequence of names, got one text; take [{names!r}]")
+    if not isinstance(names, Iterable):
+        raise TypeError(f"measures: expected a sequence of names, got {type(names).__name__}")
+    names = [check_name(f"measures[{place}]", name) for place, name in enumerate(names)]
     measures: dict[str, Measure] = {}
     unknown = []
     for name in map(str.strip, names):

@@ -28,6 +28,7 @@ from rerank.utils.json_files import read_json
 from rerank.utils.locks import locked
 from rerank.utils.parallel import count_cores
 from rerank.utils.progress import log
+from rerank.utils.texts import check_name
 
 
 def open_checked(config: Config, fold_name: str = "all", judged: bool = False) -> Collection:
@@ -42,7 +43,7 @@ def open_checked(config: Config, fold_name: str = "all", judged: bool = False) -
         collection.origin.expect_judgments()
         queries_to_train(collection)  # checked first: a file of queries may lack queries of the folds
     names = fold_names_of(config, collection)
-    if fold_name not in (*names, "all", FINAL):
+    if check_name("fold", fold_name) not in (*names, "all", FINAL):
         raise UserError(f"fold {fold_name}: no such fold; expected {', '.join(names)}, all or {FINAL}")
     for note in collection.origin.judged.notes:
         log.info(note)

@@ -11,8 +11,11 @@ def mask_inputs(scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Te
     """Checks the shapes of scores, labels and mask, and sets the padding to 0, whatever it holds.
 
     Without a mask all documents are real. Returns scores and labels in the scores' type, at least float32, and a
-    boolean mask. Raises ValueError if they do not have the same two-dimensional shape.
+    boolean mask. Raises TypeError for what is no tensor, and ValueError for other shapes than one in two dimensions.
     """
+    for what, given in (("scores", scores), ("labels", labels), ("mask", mask)):
+        if not isinstance(given, Tensor) and (what != "mask" or given is not None):
+            raise TypeError(f"{what}: expected a tensor (lists, documents), got {type(given).__name__}")
     if scores.dim() != 2 or labels.shape != scores.shape or (mask is not None and mask.shape != scores.shape):
         shapes = [tuple(tensor.shape) for tensor in (scores, labels, mask) if tensor is not None]
         raise ValueError(f"scores, labels and mask must all be (lists, documents), got {', '.join(map(str, shapes))}")

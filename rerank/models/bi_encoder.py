@@ -26,7 +26,7 @@ from rerank.models.sizes import check_parameters, check_sizes
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import read_json, shown
 from rerank.utils.progress import log
-from rerank.utils.texts import check_text, list_of_texts
+from rerank.utils.texts import check_path, check_text, list_of_texts
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -72,7 +72,7 @@ class BiEncoder:
         pooling and the cosine, which is logged. `device` and `precision` are as in `Reranker.load`. Raises UserError
         if the model cannot be found or opened, or is a cross-encoder.
         """
-        name, place = str(name_or_folder), open_device(device)
+        name, place = check_path("name_or_folder", name_or_folder), open_device(device)
         _expect_bi_encoder(name)
         from sentence_transformers import SentenceTransformer
 

@@ -80,7 +80,14 @@ def unusable_gpu(index: int = 0) -> str:
 
 def open_device(device: str | torch.device | None) -> torch.device:
     """The device; None: a CUDA GPU if there is one, else the CPU. Raises UserError for a GPU that torch cannot use."""
-    target = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if not isinstance(device, str | torch.device | None):
+        raise TypeError(f"device: expected a text or a torch.device, got {device!r:.80}")
+    try:
+        target = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError:
+        raise UserError(
+            f"device {device}: torch has no such device; expected such as cpu, cuda, cuda:1 or mps"
+        ) from None
     if (device is None or target.type == "cuda") and (reason := unusable_gpu(target.index or 0)):
         raise UserError(
             f"device {device}: PyTorch cannot run on the NVIDIA GPU of this machine: {reason.rstrip('.')}; "

@@ -21,7 +21,7 @@ from rerank.models.scoring import PairScores, TextScorer, make_run, pairs_of
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, check_new_folder
 from rerank.utils.progress import log
-from rerank.utils.texts import check_text, list_of_pairs, list_of_texts
+from rerank.utils.texts import check_path, check_text, list_of_pairs, list_of_texts
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -95,7 +95,7 @@ class Reranker:
         Raises UserError for a model that cannot be loaded or has no trained head, for a template that differs from the
         checkpoint's or lacks a placeholder, and for a device or precision that torch cannot use.
         """
-        target, name = open_device(device), str(name_or_folder)
+        target, name = open_device(device), check_path("name_or_folder", name_or_folder)
         cut = Cut(passage_tokens, passage_overlap)
         model = open_trained_cross_encoder(name, pooling, max_doc_tokens, template, cut)
         return cls(TextScorer(model, target, precision, max_tokens_per_forward), name)
@@ -218,8 +218,11 @@ class Reranker:
         collection that is not opened.
         """
         run = given_run(run)
-        if isinstance(collection, str | Path):
-            raise TypeError(f"collection: expected an opened one, got {collection!r}; rerank.open_collection opens it")
+        if not isinstance(collection, Collection):
+            raise TypeError(
+                f"collection: expected an opened one, got {collection!r:.80}; rerank.open_collection opens it"
+            )
+        given_count(depth, "depth")
         known = {query_id: collection.queries[query_id] for query_id in run if query_id in collection.queries}
         if unknown := [query_id for query_id in run if query_id not in known]:
             if not known:

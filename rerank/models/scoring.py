@@ -24,6 +24,7 @@ from rerank.models.memory import TokenBudget, open_budget
 from rerank.utils.errors import UserError
 from rerank.utils.parallel import prefetch
 from rerank.utils.progress import log, progress
+from rerank.utils.texts import check_name
 
 Scorer = CrossEncoder | ExportedCrossEncoder
 """A model that scores packed passages and pools their scores."""
@@ -189,7 +190,7 @@ class TextScorer:
         precision: Precision = "auto",
         max_tokens_per_forward: int | Literal["auto"] = "auto",
     ) -> None:
-        if precision not in get_args(Precision):
+        if check_name("precision", precision) not in get_args(Precision):
             raise ValueError(f"precision: got {precision}, expected auto, float32, bf16 or fp16")
         self.precision = choose_precision(precision, device, "precision")
         self._autocast = autocast_of(self.precision, device)

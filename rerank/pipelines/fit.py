@@ -44,6 +44,7 @@ from rerank.utils.files import remove_at_once, short_hash
 from rerank.utils.integrity import unfinished_folder
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
+from rerank.utils.texts import check_path
 
 FOLDS = 5
 """Parts that the judged queries are cut into."""
@@ -104,6 +105,8 @@ def fit(
     """
     config = Config(collection) if isinstance(collection, str) else collection
     validate(config)
+    if out is not None:
+        check_path("out", out)
     measure = measure_name(measure)
     expect_engine(engine)
     if pipeline is None:
@@ -115,10 +118,12 @@ def fit(
         )
     if train_encoder:
         check_train_encoder(encoder, len(_judged(world.collection)), world.collection.source)
-    tried = pipeline or default_stages(encoder, cross_encoder, world.texts.count(), sparse_encoder, train_encoder)
+    tried = pipeline
+    if tried is None:
+        tried = default_stages(encoder, cross_encoder, world.texts.count(), sparse_encoder, train_encoder)
     stages = (tried if isinstance(tried, Pipeline) else Pipeline(tried)).stages
     stages = leave_out(stages, without, "--without")
-    place = Path(out) if out else world.folder.path / "pipeline"
+    place = Path(out) if out is not None else world.folder.path / "pipeline"
     check_place(place, "--out ")
     inputs = inputs_of(stages, world, measure)
     unfinished = unfinished_folder(place)

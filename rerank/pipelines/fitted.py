@@ -79,7 +79,7 @@ def find(pipeline: Fitted, query: str, top: int = 10, budget: float | None = Non
 
     If a cross-encoder answers, the snippet is cut from the passage that it scored highest, else from the whole text.
     """
-    check_query(query)
+    query = check_query(query)
     world = pipeline.world
     passages: dict[str, BestPassage] = {}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.config.settings import Precision
-from rerank.data.given import given_count
+from rerank.data.given import given_count, given_number
 from rerank.data.types import Found, Hit, Run
 from rerank.pipelines.evidence_table import Evidence
 from rerank.pipelines.fitted import Fitted, find
@@ -15,6 +15,7 @@ from rerank.pipelines.stages.base import Stage, below
 from rerank.pipelines.stages.composition import Stages
 from rerank.pipelines.transformer import make_transformer
 from rerank.utils.errors import UserError
+from rerank.utils.texts import check_path, texts_by_id
 
 if TYPE_CHECKING:
     from pyterrier import Transformer
@@ -39,6 +40,11 @@ class Pipeline:
     """
 
     def __init__(self, stages: Mapping[str, Stage] = {}, /, **more: Stage) -> None:
+        if not isinstance(stages, Mapping):
+            raise TypeError(f"stages: expected {{name: stage}}, got {type(stages).__name__}")
+        for name, one in {**stages, **more}.items():
+            if not (isinstance(name, str) and hasattr(one, "kind")):
+                raise TypeError(f"stages: expected {{name: stage}}, got {name!r:.40}: {one!r:.80}")
         self.stages = in_order({**stages, **more})
         self._fitted: Fitted | None = None
 
@@ -50,7 +56,7 @@ class Pipeline:
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto", precision: Precision = "auto") -> "Pipeline":
         """Opens a folder that `rerank.fit` or `save` wrote. Raises UserError if it is damaged."""
-        return cls.of(load_fitted(Path(folder), device, precision))
+        return cls.of(load_fitted(Path(check_path("folder", folder)), device, precision))
 
     @classmethod
     def of(cls, fitted: Fitted) -> "Pipeline":
@@ -113,7 +119,7 @@ class Pipeline:
 
     def rank_all(self, queries: Mapping[str, str]) -> dict[str, Run]:
         """The run of each stage by name; every stage ranks once. Raises UserError if the pipeline is not fitted."""
-        return self.fitted.rank_all(queries)
+        return self.fitted.rank_all(texts_by_id("queries", queries))
 
     def search(self, query: str, top: int = 10, budget: float | None = None, explain: bool = False) -> list[Hit]:
         """The best documents for a query, with their rank and score in each stage.
@@ -127,6 +133,7 @@ class Pipeline:
     def find(self, query: str, top: int = 10, budget: float | None = None, explain: bool = False) -> Found:
         """As `search`, with the number of documents that are ranked, and a note if they are probably no answers."""
         given_count(top, "top")
+        given_number(budget, "budget")
         return find(self.fitted, query, top, budget, explain)
 
     def save(self, folder: str | Path) -> None:

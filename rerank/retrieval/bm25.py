@@ -20,6 +20,7 @@ import numpy as np
 
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, open_collection, queries_to_search
+from rerank.data.given import given_count
 from rerank.data.mapped import slices_of
 from rerank.data.store import file_of, map_items, writing
 from rerank.data.trec import lines_of_query
@@ -146,7 +147,8 @@ def retrieve(
     ...     retrieve(folder)
     {'q1': {'d1': 0.15139999985694885}}
     """
-    collection = open_collection(collection) if isinstance(collection, str) else collection
+    collection = collection if isinstance(collection, Collection) else open_collection(collection)
+    given_count(depth, "depth")
     with contextlib.ExitStack() as stack:
         folder = cache or stack.enter_context(tempfile.TemporaryDirectory(prefix="rerank-"))
         found = choose_index(index, collection, Path(folder), threads, language)

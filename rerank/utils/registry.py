@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from rerank.utils.errors import nearest
 from rerank.utils.plugins import load_plugins
+from rerank.utils.texts import check_name
 
 Value = TypeVar("Value")
 Setting = bool | int | float | str
@@ -44,7 +45,7 @@ class Registry(MutableMapping[str, Value]):
 
     def find(self, name: str) -> Value:
         """The value of a name; raises ValueError, with the nearest name, if there is none."""
-        if name not in self:
+        if check_name(self.kind, name) not in self:
             raise ValueError(f"{name}: no such {self.kind}; {nearest(name, self)}")
         return self[name]
 

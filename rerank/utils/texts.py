@@ -1,5 +1,6 @@
 """Checks of texts that a caller passes to a public function; the errors say what was expected."""
 
+import os
 from collections.abc import Iterable, Mapping
 
 from rerank.utils.errors import UserError
@@ -21,10 +22,7 @@ def list_of_texts(what: str, given: Iterable[object]) -> list[str]:
         raise TypeError(f"{what}: expected a sequence of texts, got one text")
     if not _has_order(given):
         raise TypeError(f"{what}: expected a sequence of texts, got {type(given).__name__}")
-    texts = list(given)
-    for place, text in enumerate(texts):
-        check_text(f"{what}[{place}]", text)
-    return [str(text) for text in texts]
+    return [check_text(f"{what}[{place}]", text) for place, text in enumerate(given)]
 
 
 def list_of_pairs(given: Iterable[object]) -> list[tuple[str, str]]:
@@ -58,12 +56,48 @@ def _has_order(given: object) -> bool:
     )
 
 
+def texts_by_id(what: str, given: object) -> dict[str, str]:
+    """The texts of a mapping id -> text; raises TypeError for anything else, and the errors of `check_text`.
+
+    >>> texts_by_id("queries", ["wing"])
+    Traceback (most recent call last):
+    TypeError: queries: expected {id: text}, got list
+    """
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{what}: expected {{id: text}}, got {type(given).__name__}")
+    return {check_text(f"{what}: id {key!r}", key): check_text(f"{what}[{key!r}]", text) for key, text in given.items()}
+
+
+def check_path(what: str, given: object) -> str:
+    """A path or a name as a text; raises TypeError for another type, and UserError for what no file can be named.
+
+    >>> check_path("path", 1)
+    Traceback (most recent call last):
+    TypeError: path: expected a text or a path, got int
+    """
+    if not isinstance(given, str | os.PathLike):
+        raise TypeError(f"{what}: expected a text or a path, got {type(given).__name__}")
+    text = os.fspath(given)
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError as error:
+        raise UserError(f"{what}: is not Unicode text at character {error.start}; expected UTF-8") from None
+    return str(text)
+
+
+def check_name(what: str, given: object) -> str:
+    """Returns a name, such as that of a run; raises TypeError for another type than a text."""
+    if not isinstance(given, str):
+        raise TypeError(f"{what}: expected a name, got {given!r:.80}")
+    return given
+
+
 def check_text(what: str, text: object) -> str:
-    """Returns the text; raises TypeError for another type, and UserError for a lone surrogate."""
+    """Returns the text as a plain str; raises TypeError for another type, and UserError for a lone surrogate."""
     if not isinstance(text, str):
         raise TypeError(f"{what}: expected a text, got {type(text).__name__}")
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise UserError(f"{what}: is not Unicode text at character {error.start}; expected UTF-8") from None
-    return text
+    return str(text)

@@ -14,6 +14,7 @@ from rerank.data.text_lines import read_queries
 from rerank.data.types import Document, Fold, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.registry import Registry
+from rerank.utils.texts import check_path
 
 
 class Documents(Protocol):
@@ -224,7 +225,8 @@ def open_collection(source: str, queries: str | Path = "", query_fields: Sequenc
     ...     collection.queries, [document.text for document in collection.get(["d1"])]
     ({'q1': 'drag'}, ['Wings Lift and drag.'])
     """
-    return Collection(open_source(source), str(queries), query_fields=query_fields)
+    source, queries = check_path("source", source), check_path("queries", queries)
+    return Collection(open_source(source), queries, query_fields=query_fields)
 
 
 def queries_to_search(collection: Collection) -> dict[str, str]:
