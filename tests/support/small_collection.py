@@ -78,7 +78,7 @@ def write_documents(folder: Path, titles: bool = True, count: int = 40, seed: in
     return folder
 
 
-def write_qrels(path: Path, queries: Iterable[int], documents: int = 6, relevant: Sequence[int] = (0, 3)) -> None:
+def write_qrels(queries: Iterable[int], path: Path, documents: int = 6, relevant: Sequence[int] = (0, 3)) -> None:
     """A file of judgments of the documents of these queries; those at the `relevant` places are relevant."""
     lines = [f"q{query}\td{query}-{place}\t{int(place in relevant)}" for query in queries for place in range(documents)]
     path.write_text("\n".join(["query-id\tcorpus-id\tscore", *lines]) + "\n")
