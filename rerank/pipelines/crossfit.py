@@ -151,7 +151,7 @@ class CrossFitting:
     def taught(self, name: str, part: str) -> int:
         """The number of queries that a stage learns from when it is fitted without a part."""
         fold, _ = self._lessons(name, frozenset({part}))
-        return len(fold.train) + len(fold.valid)
+        return len(fold.train) + (0 if getattr(self.stages[name], "ignores_validation", False) else len(fold.valid))
 
     def _lessons(self, name: str, without: frozenset[str]) -> tuple[Fold, list[Ranking]]:
         """The training data of a stage that is fitted without some parts: a fold, and rankings by the stages below.

@@ -26,7 +26,7 @@ from rerank.pipelines.defaults import check_encoder, check_train_encoder, defaul
 from rerank.pipelines.evidence import Trial, evidence_of
 from rerank.pipelines.far import far_queries
 from rerank.pipelines.fitted import Fitted
-from rerank.pipelines.folder import RUNS, check_place, load_fitted, save_fitted
+from rerank.pipelines.folder import RUNS, STAGES, check_place, load_fitted, save_fitted
 from rerank.pipelines.graph import prefix
 from rerank.pipelines.graph import without as leave_out
 from rerank.pipelines.inputs import inputs_of
@@ -144,6 +144,8 @@ def fit(
         fitted, evidence = _fit(stages, world, measure, budget, work, engine)
         fitted = replace(fitted, inputs=inputs, folder=place)
         save_fitted(fitted, place, evidence, work / RUNS, portable)
+        saved = {name: settings.open(fitted.world, place / STAGES / name) for name, settings in fitted.stages.items()}
+        fitted = replace(fitted, rankers=saved)  # those of the fit keep their models in its folder
         remove_at_once(unfinished)
     return Pipeline.of(fitted)
 

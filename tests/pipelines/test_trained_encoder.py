@@ -160,7 +160,7 @@ def test_a_state_that_a_kill_cut_short_is_not_used(here, tmp_path):
 
 
 def test_a_training_query_without_a_relevant_document_teaches_nothing(here, caplog):
-    write_qrels(Path("towns/qrels/test.tsv"), range(9), relevant=())
+    write_qrels(range(9), Path("towns/qrels/test.tsv"), relevant=())
     rerank.fit("towns", pipeline(), out="p")
     assert "no training query has a relevant document and a negative: it learns nothing" in caplog.text
     assert rerank.Pipeline.load("p").search("good", 2)
@@ -238,4 +238,12 @@ def test_it_composes_and_a_plain_table_reads_it_back(here):
     Path("p.toml").write_text(composed.to_toml())
     assert rerank.Pipeline.read("p.toml").stages == composed.stages
     assert list(default_stages("encoder", "", 10)) == list(default_stages("encoder", "", 10, train_encoder=False))
-    assert [row["name"] for row in read_evidence(OUT)["stages"]] == ["bm25", "trained"]
+    bm25, trained = read_evidence(OUT)["stages"]
+    assert (bm25["trained_on"], trained["trained_on"]) == (0, 9)  # of fifteen, three test and three validate
+
+
+def test_a_fitted_pipeline_is_saved_elsewhere_with_its_model(here):
+    fitted = rerank.fit("towns", pipeline(epochs=2), out="p")
+    fitted.save("other")
+    queries = {"a": "alpha0 good"}
+    assert rerank.Pipeline.load("other").rank(queries) == fitted.rank(queries)

@@ -12,7 +12,7 @@ import numpy as np
 from rerank.data.candidates import standardised
 from rerank.data.embeddings import COSINE, DOCUMENTS_AT_ONCE, units, vectors_by_document
 from rerank.data.folds import fold_seed
-from rerank.data.types import FINAL, Fold, Run
+from rerank.data.types import Fold, Run
 from rerank.evaluation.fusion import place_above
 from rerank.pipelines.stages.base import BI_ENCODER, Learns, expect_one_below, stage
 from rerank.pipelines.stages.composition import Composable
@@ -77,17 +77,19 @@ class TrainedEncoderStage(Composable):
     lr: Annotated[float, at_least(0)] = 5e-5
     """Learning rate, which rises in a tenth of the steps and then falls to 0."""
     learns: ClassVar[Learns] = "expensively"
+    ignores_validation: ClassVar[bool] = True
 
     check = expect_one_below
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "TrainedEncoderRanker":
-        """Fine-tunes on the training queries; the validation queries teach nothing."""
+        """Fine-tunes on the training queries, and those of the final fold, which measure nothing, on all."""
         from rerank.pipelines.lessons import as_texts, draw_lessons, passage_by, trainable_lists  # load torch
         from rerank.training.contrastive import Plan, fine_tune
 
         seed, texts, queries = fold_seed(world.config.training.seed, fold.name), world.texts, world.collection.queries
         encoder, documents = world.encoder(self.encoder), world.vectors(self.encoder)
-        judged = {query_id: world.collection.qrels.get(query_id, {}) for query_id in fold.train}
+        taught = (*fold.train, *fold.valid) if fold.is_final else fold.train
+        judged = {query_id: world.collection.qrels.get(query_id, {}) for query_id in taught}
         trainable = trainable_lists(texts, judged, documents, below[0], self.depth)
         if not trainable:
             log.info(f"{self.kind}: no training query has a relevant document and a negative: it learns nothing")
@@ -103,7 +105,7 @@ class TrainedEncoderStage(Composable):
             str(encoder.model.device),
         )
         fine_tune(world.place_of(self.encoder), plan, folder, folder / MODEL)
-        return self._ranker(world, folder, "collection" if fold.name == FINAL else "candidates")
+        return self._ranker(world, folder, "collection" if fold.is_final else "candidates")
 
     def open(self, world: World, folder: Path) -> "TrainedEncoderRanker":
         saved = read_json(folder / FILE, Saved, "fit the pipeline again")
