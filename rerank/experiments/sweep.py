@@ -3,7 +3,7 @@
 import random
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -24,11 +24,12 @@ from rerank.experiments.runs.settings import save_settings
 from rerank.experiments.text_task import check_training
 from rerank.experiments.train import open_experiment, train_folds
 from rerank.training.device import expect_one_process, visible_gpus
+from rerank.training.estimate import Cost, measure
 from rerank.utils.cluster import LOCAL, expect_engine, work_on_ray
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
 from rerank.utils.parallel import count_cores, failures, work
-from rerank.utils.progress import log, progress
+from rerank.utils.progress import log, progress, say_how_long
 
 OWN = ("loss", "lists", "training", "output")
 """The sections that shared data (candidates, folds, tokens) do not depend on."""
@@ -38,10 +39,11 @@ BEST = 20
 
 
 class Job(NamedTuple):
-    """A fold of an experiment (a cell of the sweep) to train."""
+    """A fold of an experiment (a cell of the sweep) to train, and the seconds that its training takes here."""
 
     config: Config
     fold: str
+    seconds: float
 
     @property
     def name(self) -> str:
@@ -49,11 +51,16 @@ class Job(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """The data that cells share: the collection's folder, the names of the folds to train, and of all folds."""
+    """The data that cells share: the collection's folder, the names of the folds to train, and of all folds.
+
+    `cost` is that of the training with the settings `measured`.
+    """
 
     folder: CollectionFolder
     folds: list[str]
     all_folds: list[str]
+    cost: Cost
+    measured: Config
 
 
 def run_sweep(
@@ -75,9 +82,9 @@ def run_sweep(
     if fold == FINAL:
         raise UserError(f"--fold {FINAL}: a sweep compares models on folds; expected the name of a fold, or all")
     shared, failed = train_side_by_side(configs, fold, engine, workers)
-    for folder, folds, _ in {data.folder: data for data in shared}.values():
-        names = [cell.output.name for cell, data in zip(configs, shared, strict=True) if data.folder == folder]
-        print(best_cells(folder.path, names, folds, configs[0].training.measure))
+    for data in {data.folder: data for data in shared}.values():
+        names = [cell.output.name for cell, its in zip(configs, shared, strict=True) if its.folder == data.folder]
+        print(best_cells(data.folder.path, names, data.folds, configs[0].training.measure))
     for job, reason in failed:
         print(f"failed: {job.name}: {reason}", file=sys.stderr)
     return not failed
@@ -102,22 +109,28 @@ def train_side_by_side(
         is_whole = all(experiment.fold(name).finished for name in data.all_folds)
         if not left and is_whole and not experiment.all_run.exists():
             left = data.folds[:1]  # training a finished fold writes all.run
-        jobs += [Job(config, name) for name in left]
+        jobs += [Job(config, name, _seconds(config, data)) for name in left]
     total = sum(len(data.folds) for data in shared)
     log.info(f"{total} folds, {total - len(jobs)} of them finished already")
     if not jobs:
         return shared, []
+    seconds = sum(job.seconds for job in jobs)
     random.Random(0).shuffle(jobs)  # mixes quick and slow cells, so that the estimated time is right early
     devices = {job.config.training.device for job in jobs}
+    what = f"training {len(jobs)} folds of {len(configs)} experiments"
     if engine != LOCAL:
+        log.info(what)  # the machines of the cluster are others
         ended = work_on_ray(engine, partial(_train, None), jobs, workers, gpus=devices != {"cpu"})
     else:
         gpus, cores = visible_gpus(), count_cores()
         own = gpus if devices <= {"auto", "cuda"} else []
         default = cores if not gpus or devices == {"cpu"} else len(own) or 1
         workers = min(workers or default, len(jobs))
+        say_how_long(
+            what, seconds / (workers if gpus and devices != {"cpu"} else 1)
+        )  # workers on a CPU share its cores
         ended = work(partial(_train, max(1, cores // workers)), jobs, workers, own)
-    return shared, failures(ended, len(jobs), "training", lambda job: job.name)
+    return shared, failures(ended, len(jobs), "training", lambda job: job.name, lambda job: job.seconds, seconds)
 
 
 def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure: str) -> str:
@@ -151,12 +164,28 @@ def _prepare_shared(configs: Sequence[Config], fold: str) -> list[Shared]:
             experiment = open_experiment(config, fold)
             expect_one_process(experiment.accelerator, "training in parallel", ", with --workers N or --on ray")
             dataset = experiment.dataset
-            dataset.task(dataset.folds[0], experiment.accelerator)  # writes the token store
+            task = dataset.task(dataset.folds[0], experiment.accelerator)  # writes the token store
+            cost = measure(task, config.loss, experiment.accelerator)
             experiment.accelerator.free_memory()
             names = [one_fold.name for one_fold in dataset.folds]
-            prepared[key] = Shared(dataset.folder, names, dataset.fold_names)
+            prepared[key] = Shared(dataset.folder, names, dataset.fold_names, cost, config)
         shared.append(prepared[key])
     return shared
+
+
+def _seconds(config: Config, shared: Shared) -> float:
+    """The seconds of a training, from those of another one on the same data: a list costs as its documents."""
+    lists, cost = config.training.lists_per_epoch, shared.cost
+    share = _documents(config) / _documents(shared.measured)
+    changed = replace(cost, lists=cost.lists if lists == "all" else lists, list_seconds=share * cost.list_seconds)
+    return changed.seconds(config.training.epochs)
+
+
+def _documents(config: Config) -> int:
+    """The documents of a training list, at most."""
+    counts = (config.lists.relevant, config.lists.non_relevant)
+    depth = config.first_stage.depth
+    return depth if "all" in counts else min(depth, sum(int(count) for count in counts))
 
 
 def _train(threads: int | None, job: Job) -> None:

@@ -19,6 +19,7 @@ from rerank.experiments.runs.manifest import judgments_hash, outcome, write_mani
 from rerank.experiments.runs.settings import save_settings
 from rerank.experiments.text_task import TextDataset, TextTask, check_training, open_text
 from rerank.training.device import device_facts, exclusive, kept_torch_settings, open_accelerator, peak_memory
+from rerank.training.estimate import say_before
 from rerank.training.loop import best_epoch
 from rerank.training.objective import train_to_rank
 from rerank.training.state import EpochRecord
@@ -74,13 +75,15 @@ def train_folds(config: Config, fold: str = "all") -> ExperimentFolder:
     'smoothi'
     """
     experiment = open_experiment(config, fold)
+    left = sum(not experiment.folder.fold(one_fold.name).finished for one_fold in experiment.dataset.folds)
     for one_fold in experiment.dataset.folds:
         folder = experiment.folder.fold(one_fold.name)
         with exclusive(experiment.accelerator, folder.path, LOCK):
             if folder.finished:
                 log.info(f"{folder.tag}, fold {one_fold.name}: finished already")
             else:
-                train_fold(experiment, one_fold)
+                train_fold(experiment, one_fold, left)
+                left -= 1
     folders = [experiment.folder.fold(name) for name in experiment.dataset.fold_names]
     if fold != FINAL and experiment.accelerator.is_main_process and all(folder.finished for folder in folders):
         write_run(joined_test_runs(folders, config), experiment.folder.all_run, experiment.folder.name)
@@ -88,14 +91,18 @@ def train_folds(config: Config, fold: str = "all") -> ExperimentFolder:
     return experiment.folder
 
 
-def train_fold(experiment: Experiment, fold: Fold) -> None:
-    """Trains one fold; its folder gets the checkpoint, the runs, the log and the manifest."""
+def train_fold(experiment: Experiment, fold: Fold, left: int = 1) -> None:
+    """Trains one fold; its folder gets the checkpoint, the runs, the log and the manifest.
+
+    First it logs how long this fold and the others that are `left` take.
+    """
     start = time.time()
     dataset, accelerator, folder = experiment.dataset, experiment.accelerator, experiment.folder.fold(fold.name)
     config, collection = dataset.config, dataset.folder.path
     log.info(f"training {folder.tag}, fold {fold.name}, with {dataset.model} on {accelerator.device}")
     task = dataset.task(fold, accelerator)
     name = folder.path.relative_to(collection).as_posix()
+    say_before(task, config.loss, accelerator, left)
     with tracked(accelerator, config, collection.name, name, folder.tracking):
         history = train_to_rank(task, config.loss, folder, task.training, accelerator)
     accelerator.free_memory()

@@ -11,9 +11,10 @@ import numpy as np
 from scipy import sparse
 
 from rerank.data.collections import Collection
-from rerank.data.store import ArrayStore, StoreWriter, open_store
+from rerank.data.store import ArrayStore, StoreWriter, is_finished, open_store
 from rerank.data.types import Run
 from rerank.experiments.runs.layout import CollectionFolder
+from rerank.pipelines.vectors import say_embedding
 from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash
 from rerank.utils.progress import log, progress
@@ -83,6 +84,8 @@ def open_sparse_vectors(encoder: "SparseEncoder", collection: Collection, folder
             log.info(f"{empty} documents have no text, so the sparse encoder cannot find them")
 
     place_of = sparse_folder(encoder, collection, folder)
+    if not is_finished(place_of):
+        say_embedding(encoder.name, encoder.encode_documents, collection)
     return SparseVectors(encoder, open_store(place_of, "sparse vectors", COLUMNS, fill), place_of)
 
 

@@ -1,7 +1,6 @@
 """Vectors and codes of tokens of a collection's documents, made by bi-encoders and cached in its folder."""
 
 import itertools
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from rerank.experiments.runs.layout import CollectionFolder
 from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash
 from rerank.utils.integrity import RECORD
-from rerank.utils.progress import duration, log, progress
+from rerank.utils.progress import SECONDS_SAID, log, progress, say_how_long, timed_sample
 
 if TYPE_CHECKING:
     from rerank.models.bi_encoder import BiEncoder
@@ -33,11 +32,11 @@ TOKENS = "tokens"
 MOST_COUNTED = 50_000
 """Most documents whose word pieces are counted, at equal distances in the collection."""
 
-DOCUMENTS_MEASURED = 32
-"""Documents whose embedding is timed, to say how long all will take."""
+DOCUMENTS_MEASURED = 128
+"""Most documents whose embedding is timed, to say how long all will take."""
 
-SECONDS_SAID = 10
-"""Seconds from which it is said."""
+MEASURED_AT_ONCE = 8
+"""Of these, documents that are embedded together."""
 
 DOCUMENTS_AT_ONCE = 64
 """Documents that are tokenised together."""
@@ -60,22 +59,20 @@ def open_vectors(encoder: "BiEncoder", collection: Collection, folder: Collectio
         log.info(f"{place.parent}: the documents have changed; new and changed ones are embedded")
     encode, is_cosine = encoder.encode_documents, encoder.compares == COSINE
     if not kept and not is_finished(place):
-        _say_how_long(encoder, collection)
+        say_embedding(encoder.name, encode, collection)
     return open_embeddings(place, collection.documents, collection.count(), encode, is_cosine, kept)
 
 
-def _say_how_long(encoder: "BiEncoder", collection: Collection) -> None:
-    """Logs how many documents will be embedded, and about how long it takes if that is long, from a few of them."""
+def say_embedding(name: str, encode: Callable[[list[str]], object], collection: Collection) -> None:
+    """Logs how many documents an encoder will embed, and about how long it takes if that is long, from some of them."""
+    count = collection.count()
     texts = [document.text for document in itertools.islice(collection.documents(), DOCUMENTS_MEASURED)]
     texts = [text for text in texts if text.strip()]
-    if not texts or collection.count() <= DOCUMENTS_MEASURED:
-        return
-    encoder.encode_documents(texts[:1])  # the first call is slow
-    start = time.monotonic()
-    encoder.encode_documents(texts)
-    seconds = (time.monotonic() - start) / len(texts) * collection.count()
-    if seconds >= SECONDS_SAID:
-        log.info(f"embedding {collection.count():,} documents by {encoder.name}: about {duration(seconds)}")
+    if texts and count > MEASURED_AT_ONCE:
+        chunks = [texts[first : first + MEASURED_AT_ONCE] for first in range(0, len(texts), MEASURED_AT_ONCE)]
+        seconds = timed_sample(encode, chunks) / MEASURED_AT_ONCE * count
+        if seconds >= SECONDS_SAID:
+            say_how_long(f"embedding {count:,} documents by {name}", seconds)
 
 
 def vectors_folder(encoder: "BiEncoder", collection: Collection, folder: CollectionFolder) -> Path:

@@ -4,6 +4,7 @@ The loss of a query is the cross-entropy of its relevant passage among all passa
 (Henderson et al., "Efficient natural language response suggestion for smart reply", 2017).
 """
 
+import logging
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -22,7 +23,7 @@ from rerank.models.hub import quiet_transformers
 from rerank.training.randomness import seeded
 from rerank.utils.errors import UserError
 from rerank.utils.files import remove_at_once
-from rerank.utils.progress import progress
+from rerank.utils.progress import log, progress, say_how_long, timed_sample
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformerTrainer
@@ -38,6 +39,9 @@ WHOLE_STATE = "trainer_state.json"
 
 STEPS_BETWEEN_STATES = 100
 """Steps between two saved states: some minutes on a CPU. A state takes three times the space of the model."""
+
+MOST_MEASURED = 64
+"""Most lists that are measured before the training, at equal distances."""
 
 WARMUP = 0.1
 """The share of the steps in which the learning rate rises."""
@@ -116,6 +120,9 @@ def fine_tune(encoder: str, plan: Plan, folder: Path, out: Path) -> None:
         states = folder / STATE
         if plan.batches:
             trainer = _trainer(model, plan, states)
+            if log.isEnabledFor(logging.INFO):
+                with seeded(plan.seed, device):
+                    _say_how_long(trainer, plan)
             trainer.train(resume_from_checkpoint=_last_state(states))
         model.eval().save(str(out), create_model_card=False)
     if states.exists():
@@ -190,6 +197,22 @@ def _trainer(model: Any, plan: Plan, folder: Path) -> "SentenceTransformerTraine
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
+
+
+def _say_how_long(trainer: Any, plan: Plan) -> None:
+    """Logs how many lists and steps follow, and about how long they take, from the gradients of some lists."""
+    model = trainer.model
+
+    def gradient(number: int) -> None:
+        inputs = trainer.data_collator([trainer.train_dataset[number]])
+        moved = {name: value.to(model.device) if torch.is_tensor(value) else value for name, value in inputs.items()}
+        trainer.compute_loss(model, moved).backward()
+
+    lists, steps = len(plan.texts), len(plan.batches)
+    model.train()
+    seconds = timed_sample(gradient, range(0, lists, -(-lists // MOST_MEASURED)))
+    model.zero_grad(set_to_none=True)
+    say_how_long(f"fine-tuning the bi-encoder on {lists:,} lists in {steps:,} steps", lists * seconds)
 
 
 def _last_state(folder: Path) -> str | None:

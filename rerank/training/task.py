@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from torch import nn
 
 from rerank.batches.batch import Batch
+from rerank.config import TrainingSettings
 from rerank.data.types import Qrels, Run
 from rerank.models.memory import TokenBudget
 
@@ -29,6 +30,10 @@ class Task(Protocol):
     @property
     def memory(self) -> TokenBudget | None:
         """The bound on the tokens of a forward pass; None if a step must be a single forward pass (batch norm)."""
+
+    @property
+    def training(self) -> TrainingSettings:
+        """The settings of the training, with the seed of the fold."""
 
     def parameter_groups(self) -> list[dict[str, object]]:
         """The parameter groups of the optimizer."""

@@ -21,7 +21,7 @@ from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
 from rerank.utils.errors import UserError
-from rerank.utils.progress import log, progress
+from rerank.utils.progress import Costs, log, progress_by_cost
 
 Item = TypeVar("Item")
 Built = TypeVar("Built")
@@ -186,12 +186,21 @@ def outcome(function: Callable[[Job], None], job: Job) -> str:
 
 
 def failures(
-    ended: Generator[tuple[Job, str], None, None], total: int, what: str, name: Callable[[Job], str]
+    ended: Generator[tuple[Job, str], None, None],
+    total: int,
+    what: str,
+    name: Callable[[Job], str],
+    cost: Callable[[Job], float] = lambda job: 1.0,
+    whole: float = 0.0,
 ) -> list[tuple[Job, str]]:
-    """Waits for the jobs of `work`, logs the last line of each error, and returns the failed jobs with their errors."""
+    """Waits for the jobs of `work`, logs the last line of each error, and returns the failed jobs with their errors.
+
+    `cost` is what a job costs, in any unit, and `whole` what all cost: by default each costs the same.
+    """
     failed: list[tuple[Job, str]] = []
+    costs: Costs[tuple[Job, str]] = Costs(lambda ended: cost(ended[0]), whole or total)
     with contextlib.closing(ended):
-        for job, error in progress(ended, total, what, lambda: f"{len(failed)} failed" if failed else ""):
+        for job, error in progress_by_cost(ended, total, what, costs, lambda: f"{len(failed)} failed" * bool(failed)):
             if error:
                 failed.append((job, error.strip()))
                 log.info(f"{name(job)} failed: {error.strip().splitlines()[-1]}")

@@ -1,13 +1,15 @@
 """Logging and progress: a bar on a terminal and in a notebook, otherwise a line every ten seconds."""
 
 import contextlib
+import itertools
 import logging
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from tqdm import tqdm
 
@@ -16,6 +18,9 @@ from rerank.utils.errors import one_line
 Item = TypeVar("Item")
 SECONDS_BETWEEN_LINES = 10.0
 ITEMS_BEFORE_ESTIMATE = 3  # items from whose time the time left is estimated, at least
+SECONDS_MEASURED = 1.0  # of work that is timed before it begins
+FEWEST_MEASURED = 3  # items of such work, at least
+SECONDS_SAID = 10.0  # from which it is said how long work takes
 
 log = logging.getLogger("rerank")
 """The logger of the package; silent until `log_to_terminal` or the caller configures logging."""
@@ -93,7 +98,7 @@ def progress(
     what = one_line(what)
     if not show:
         yield from items
-    elif sys.stderr.isatty() or "ipykernel" in sys.modules:
+    elif _has_bars():
         from tqdm.auto import tqdm as bar_of_terminal_or_notebook
 
         with bar_of_terminal_or_notebook(items, what, total, leave=False, dynamic_ncols=True, initial=before) as bar:
@@ -101,15 +106,80 @@ def progress(
                 yield item
                 bar.set_postfix_str(postfix(), refresh=False)
     else:
-        start = reported = time.monotonic()
-        for done, item in enumerate(items, before + 1):
-            yield item
-            now = time.monotonic()
-            if now - reported >= SECONDS_BETWEEN_LINES and done < total:
-                reported = now
-                left = f", {duration((total - done) * (now - start) / (done - before))} left"
-                left = left if done - before >= ITEMS_BEFORE_ESTIMATE else ""
-                log.info(f"{what}: {done}/{total}{left} {postfix()}".rstrip())
+        costs: Costs[Item] = Costs(lambda item: 1.0, total - before)
+        yield from _with_lines(items, total, what, costs, postfix, before)
+
+
+def progress_by_cost(
+    items: Iterable[Item], total: int, what: str, costs: "Costs[Item]", postfix: Callable[[], str] = lambda: ""
+) -> Iterator[Item]:
+    """As `progress`, for items that take different times: the time left is that of the costs that are left."""
+    what = one_line(what)
+    if _has_bars():
+        from tqdm.auto import tqdm as bar_of_terminal_or_notebook
+
+        form = "{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}{postfix}]"
+        with bar_of_terminal_or_notebook(
+            desc=what, total=costs.all, leave=False, dynamic_ncols=True, bar_format=form
+        ) as bar:
+            for done, item in enumerate(items, 1):
+                yield item
+                bar.set_postfix_str(f"{done}/{total} {postfix()}".rstrip(), refresh=False)
+                bar.update(costs.of(item))
+    else:
+        yield from _with_lines(items, total, what, costs, postfix, 0)
+
+
+@dataclass(frozen=True)
+class Costs(Generic[Item]):
+    """What items cost, in any unit: `of` is the cost of an item, `all` the sum of all that are to come."""
+
+    of: Callable[[Item], float]
+    all: float
+
+
+def _with_lines(
+    items: Iterable[Item], total: int, what: str, costs: Costs[Item], postfix: Callable[[], str], before: int
+) -> Iterator[Item]:
+    start = reported = time.monotonic()
+    spent = 0.0
+    for done, item in enumerate(items, before + 1):
+        yield item
+        spent += costs.of(item)
+        now = time.monotonic()
+        if now - reported >= SECONDS_BETWEEN_LINES and done < total:
+            reported = now
+            left = f", {duration((costs.all - spent) * (now - start) / spent)} left" if spent else ""
+            left = left if done - before >= ITEMS_BEFORE_ESTIMATE else ""
+            log.info(f"{what}: {done}/{total}{left} {postfix()}".rstrip())
+
+
+def _has_bars() -> bool:
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
+def timed_sample(work: Callable[[Item], object], items: Iterable[Item]) -> float:
+    """The mean seconds of an item, over those that are done in about SECONDS_MEASURED, but FEWEST_MEASURED at least.
+
+    The first item, which is slow, does not count unless it is the only one. 0 without an item.
+    """
+    left, counted = iter(items), 0
+    start = now = time.perf_counter()
+    for item in itertools.islice(left, 1):
+        work(item)
+        now = time.perf_counter()
+    first, start = now - start, now
+    for item in left:
+        work(item)
+        counted, now = counted + 1, time.perf_counter()
+        if now - start >= SECONDS_MEASURED and counted >= FEWEST_MEASURED:
+            break
+    return (now - start) / counted if counted else first
+
+
+def say_how_long(what: str, seconds: float) -> None:
+    """Logs what will be done, and about how long it takes if that is SECONDS_SAID or longer."""
+    log.info(f"{what}: about {duration(seconds)}" if seconds >= SECONDS_SAID else what)
 
 
 def duration(seconds: float) -> str:

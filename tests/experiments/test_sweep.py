@@ -156,7 +156,7 @@ def test_an_interrupt_stops_the_workers_and_the_same_command_goes_on(grid):
 def test_the_workers_share_the_cores(monkeypatch, tmp_path):
     threads = []
     monkeypatch.setattr(command, "train_folds", lambda *_: threads.append(torch.get_num_threads()))
-    command._train(1, command.Job(Config(), "1"))
+    command._train(1, command.Job(Config(), "1", 1.0))
     assert threads == [1]
 
 

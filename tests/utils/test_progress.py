@@ -2,8 +2,10 @@
 
 import logging
 
+import pytest
+
 from rerank.utils import progress as module
-from rerank.utils.progress import progress, quiet
+from rerank.utils.progress import Costs, progress, progress_by_cost, quiet, say_how_long, timed_sample
 
 
 def test_it_hands_on_every_item_and_prints_plain_lines(capsys, monkeypatch):
@@ -48,3 +50,49 @@ def test_the_level_of_a_logger_returns_when_the_last_of_overlapping_blocks_ends(
     assert logger.level == logging.CRITICAL
     second.__exit__(None, None, None)
     assert logger.level == logging.INFO
+
+
+class Clock:
+    """A clock that stands still until work takes time."""
+
+    def __init__(self, monkeypatch):
+        self.seconds = 0.0
+        for name in ("monotonic", "perf_counter"):
+            monkeypatch.setattr(module.time, name, lambda: self.seconds)
+
+    def spend(self, seconds):
+        self.seconds += seconds
+
+
+def test_the_time_left_weighs_items_by_their_costs(capsys, monkeypatch):
+    """Three quick items and then one that costs as much as ninety-seven of them."""
+    clock = Clock(monkeypatch)
+    costs = Costs(lambda item: 97.0 if item == "slow" else 1.0, 100.0)
+    for _ in progress_by_cost(["a", "b", "c", "slow"], 4, "training", costs, lambda: "1 failed"):
+        clock.spend(20)
+    assert capsys.readouterr().err.splitlines() == [
+        "training: 1/4 1 failed",
+        "training: 2/4 1 failed",
+        "training: 3/4, 32 min left 1 failed",
+    ]
+
+
+def test_a_measurement_lasts_a_second_and_leaves_out_the_first_item(monkeypatch):
+    clock, done = Clock(monkeypatch), []
+
+    def work(seconds):
+        clock.spend(seconds)
+        done.append(seconds)
+
+    assert timed_sample(work, [9.0, *[0.3] * 50]) == pytest.approx(0.3)
+    assert len(done) == 5
+    done.clear()
+    assert timed_sample(work, [9.0, 2.0, 3.0, 4.0, 100.0]) == pytest.approx(3.0)  # three at least
+    assert timed_sample(work, [9.0]) == pytest.approx(9.0)
+    assert timed_sample(work, []) == 0.0
+
+
+def test_it_is_said_how_long_work_takes_if_it_takes_long(capsys):
+    say_how_long("embedding 1,400 documents", 150.0)
+    say_how_long("training 8 lists", 2.0)
+    assert capsys.readouterr().err.splitlines() == ["embedding 1,400 documents: about 2 min", "training 8 lists"]

@@ -73,6 +73,7 @@ class CrossEncoderStage(Composable):
             return self.open(world, folder)
         from rerank.experiments.text_task import TextDataset, TextTask  # these load torch
         from rerank.training.device import kept_torch_settings, open_accelerator
+        from rerank.training.estimate import say_before
         from rerank.training.objective import train_to_rank
 
         config, (first,) = self.config(world.config), below
@@ -82,6 +83,7 @@ class CrossEncoderStage(Composable):
         with kept_torch_settings():
             accelerator = open_accelerator(config.training)
             task = TextTask(dataset, Fold(fold.name, fold.train, fold.valid, ()), accelerator)
+            say_before(task, config.loss, accelerator)
             train_to_rank(task, config.loss, FoldFolder(folder), task.training, accelerator)
             accelerator.free_memory()
         return self.open(world, folder)

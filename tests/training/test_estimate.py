@@ -1,0 +1,76 @@
+"""What is said before a training, and that measuring changes nothing of it."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from rerank.cli.main import main
+from rerank.config import Config, TrainingSettings
+from rerank.experiments import sweep
+from rerank.experiments import train as experiment
+from rerank.training import estimate
+from rerank.training.estimate import Cost
+from rerank.utils.progress import log
+from tests.support.small_collection import command, exit_code
+from tests.support.small_features import SETTINGS, write_folds_of_features
+from tests.support.small_grid import work_here
+
+GRID = 'fold = "1"\n[[grid]]\ntraining.lists_per_epoch = [8, 32]\n'
+
+
+def results(folder):
+    files = [*folder.glob("checkpoint/*"), folder / "test.run"]
+    return {file.name: file.read_bytes() for file in files if file.suffix in (".safetensors", ".pt", ".run")}
+
+
+def test_a_training_says_what_it_will_do_and_about_how_long(here, capsys, monkeypatch):
+    monkeypatch.setattr(estimate, "measure", lambda *given: Cost(lists=8, list_seconds=2.0, epoch_seconds=14.0))
+    main(command("--fold", "2"))
+    assert "\ntraining 8 lists in 2 steps an epoch, 2 epochs: about 60 s\n" in capsys.readouterr().err
+    main(command("--fold", "all", "--epochs", "1", "--name", "other"))
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("training 8 lists")]
+    assert said[0] == "training 8 lists in 2 steps an epoch, 1 epochs, 5 folds: about 2 min"
+    assert said[-1] == "training 8 lists in 2 steps an epoch, 1 epochs: about 30 s"
+    assert len(said) == 5
+
+
+@pytest.mark.parametrize("kind", ["text", "features"])
+def test_what_is_measured_changes_nothing_of_the_training(kind, here, capsys, monkeypatch):
+    words = command("--fold", "1")
+    if kind == "features":
+        write_folds_of_features(Path("MQ"))
+        Path("features.toml").write_text(SETTINGS)
+        words = ["train", "--config", "features.toml", "--collection", "MQ", "--fold", "1"]
+    main([*words, "--name", "measured"])
+    assert "\ntraining " in capsys.readouterr().err
+    monkeypatch.setattr(experiment, "say_before", lambda *given: None)
+    main([*words, "--name", "plain"])
+    measured, plain = (next(Path("runs").glob(f"*/{name}/fold1")) for name in ("measured", "plain"))
+    assert results(measured)
+    for name, content in results(measured).items():
+        if name != "test.run":  # the run names its experiment
+            assert results(plain)[name] == content
+
+
+def test_nothing_is_measured_where_nothing_is_logged(here, monkeypatch):
+    monkeypatch.setattr(estimate, "measure", lambda *given: 1 / 0)
+    level = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        training = TrainingSettings(epochs=1, lists_per_epoch=2, lists_per_step=2)
+        experiment.train_folds(Config("towns", encoder="encoder", training=training), "1")
+    finally:
+        log.setLevel(level)
+
+
+def test_a_sweep_says_how_long_and_weighs_its_folds_by_what_they_cost(here, capsys, monkeypatch):
+    monkeypatch.setattr(sweep, "measure", lambda *given: Cost(lists=8, list_seconds=2.0, epoch_seconds=5.0))
+    monkeypatch.setattr(sweep, "work", work_here)
+    jobs = []
+    monkeypatch.setattr(sweep, "_train", lambda threads, job: jobs.append(job))
+    Path("grid.toml").write_text(GRID)
+    assert exit_code("sweep", "grid.toml", "--config", "towns.toml", "--epochs", "2", "--workers", "1") == 0
+    told = capsys.readouterr().err
+    assert "\ntraining 2 folds of 2 experiments: about 3 min\n" in told
+    assert sorted(job.seconds for job in jobs) == [2 * (8 * 2.0 + 5), 2 * (32 * 2.0 + 5)]
