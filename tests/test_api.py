@@ -167,7 +167,9 @@ TAKING = {
 
 
 @pytest.mark.parametrize("function", TAKING)
-@pytest.mark.parametrize("wrong", [1.5, object(), [[1]], {"q": [1]}, np.ones((2, 2)), (None,)], ids=lambda one: type(one))
+@pytest.mark.parametrize(
+    "wrong", [1.5, object(), [[1]], {"q": [1]}, np.ones((2, 2)), (None,)], ids=lambda one: type(one)
+)
 def test_public_functions_say_at_their_border_what_they_expected(here, function, wrong):
     for call in TAKING[function]:
         with pytest.raises((TypeError, ValueError, rerank.UserError), match=r"(^|: |\()(expected|got) "):

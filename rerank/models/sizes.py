@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypedDict
 
+import msgspec
 from msgspec import Meta
 
 from rerank.utils.errors import UserError
-from rerank.utils.inside import open_regular
+from rerank.utils.inside import open_regular, read_regular
 from rerank.utils.json_files import check_shape, parse_json, read_json
 
 CONFIG = "config.json"
+TOKENIZER = "tokenizer.json"
 LENGTH = struct.Struct("<Q")  # of the header of a safetensors file, in its first bytes
 LONGEST_HEADER = 100_000_000  # bytes, as safetensors itself allows
 PARTS = re.compile(r"(num|n)_.*(layers?|blocks|experts|groups)|n_layer|(en|de)coder_layers|layers|depth")  # modules
@@ -41,6 +43,25 @@ class TensorFacts(TypedDict):
     data_offsets: tuple[int, int]
 
 
+class Vocabulary(TypedDict, total=False):
+    """The model of a tokenizer.json: token -> id, or a list of tokens."""
+
+    vocab: dict[str, int] | list[object]
+
+
+class AddedToken(TypedDict):
+    """A token that tokenizer.json adds to the vocabulary."""
+
+    id: int
+
+
+class TokenizerFile(TypedDict, total=False):
+    """What is read of a tokenizer.json."""
+
+    model: Vocabulary
+    added_tokens: list[AddedToken]
+
+
 @dataclass(frozen=True)
 class Sizes:
     """The largest dimension of a model's tensors, the numbers in their names, and how many numbers they have."""
@@ -62,6 +83,7 @@ def check_sizes(folder: Path, name: str) -> None:
     The folder may have no config or no weights; then there is nothing to compare.
     """
     remedy = f"encoder {name}: download or save it again"
+    _check_token_ids(folder, remedy)
     if not (folder / CONFIG).exists():
         return
     config = read_json(folder / CONFIG, dict[str, object], remedy)
@@ -75,6 +97,22 @@ def check_sizes(folder: Path, name: str) -> None:
                 raise ValueError(f"{CONFIG} states {key} {stated}, but no tensor of its weights has such a size")
     except ValueError as error:
         raise UserError(f"{folder}: {error}; {remedy}") from error
+
+
+def _check_token_ids(folder: Path, remedy: str) -> None:
+    """Raises UserError for a token whose id is far beyond every vocabulary: the tokenizer counts up to it."""
+    file = folder / TOKENIZER
+    if not file.is_file():
+        return
+    try:
+        facts = msgspec.json.decode(read_regular(file), type=TokenizerFile)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OSError):  # refused where it is opened
+        return
+    vocab = facts.get("model", {}).get("vocab", {})
+    ids = [*(vocab.values() if isinstance(vocab, dict) else ()), *(one["id"] for one in facts.get("added_tokens", ()))]
+    if ids and not 0 <= min(ids) <= max(ids) <= LARGEST:
+        got = min(ids) if min(ids) < 0 else max(ids)
+        raise UserError(f"{file}: expected ids of tokens from 0 to {LARGEST:,}, got {got}; {remedy}")
 
 
 def check_parameters(folder: Path, name: str) -> None:

@@ -106,6 +106,22 @@ def test_weights_whose_header_states_more_than_the_file_has_are_refused(tmp_path
             Reranker.load(model)
 
 
+@pytest.mark.parametrize("number", [10**9, 10**30, -1])
+@pytest.mark.parametrize("place", ["vocab", "added_tokens"])
+def test_an_id_of_a_token_beyond_every_vocabulary_is_refused(tmp_path, number, place):
+    """The tokenizer would count up to it."""
+    for make, load in ((make_cross_encoder, Reranker.load), (make_encoder, BiEncoder.load)):
+        file = make("bert", tmp_path / make.__name__, WORDS, max_positions=24) / "tokenizer.json"
+        content = json.loads(file.read_text())
+        if place == "vocab":
+            content["model"]["vocab"][WORDS[0]] = number
+        else:
+            content["added_tokens"][0]["id"] = number
+        file.write_text(json.dumps(content))
+        with pytest.raises(UserError, match="tokenizer"):
+            load(str(file.parent))
+
+
 def link_to_zeros(path: Path) -> None:
     path.symlink_to("/dev/zero")
 

@@ -205,6 +205,14 @@ def test_wrong_types_under_true_hashes_are_one_line(here, name, capsys):
         capsys.readouterr()
 
 
+@pytest.mark.parametrize("weights", [[-1, 2], [0, 0], [1], ["1", 1], [None, 1], {}, [[], 1]])
+def test_weights_that_no_fusion_has_are_one_line(here, weights, capsys):
+    (FOLDER / "stages" / "fused" / "weights.json").write_text(json.dumps(weights))
+    forged()
+    for words in (SEARCH, READING["score"], READING["verify"]):
+        assert "weights.json: expected " in failed(capsys, *words)
+
+
 def test_a_recorded_file_outside_the_folder_is_refused(here, capsys):
     for name in ("../../victim/file", str(here / "victim" / "file"), "/dev/zero"):
         facts = json.loads((FOLDER / "manifest.json").read_text())

@@ -13,6 +13,7 @@ from rerank.evaluation.weights import MEASURE, MOST_TUNED, tune_weights
 from rerank.pipelines.stages.base import Learns, below, stage
 from rerank.pipelines.stages.composition import Composable
 from rerank.pipelines.stages.world import World
+from rerank.utils.errors import UserError
 from rerank.utils.json_files import read_numbers
 from rerank.utils.parameters import Whole, at_least
 
@@ -67,7 +68,12 @@ class FusionStage(Composable):
         return FusionRanker(weights, self.depth)
 
     def open(self, world: World, folder: Path) -> "FusionRanker":
-        weights = read_numbers(folder / FILE, len(self.of), "fit the pipeline again")
+        remedy = "fit the pipeline again"
+        weights = read_numbers(folder / FILE, len(self.of), remedy)
+        try:
+            check_weights(weights, len(self.of))
+        except ValueError as error:
+            raise UserError(f"{folder / FILE}: {error}; {remedy}") from error
         return FusionRanker(tuple(weights), self.depth)
 
 
