@@ -1,5 +1,8 @@
 """MaxSim against a double loop in float64; vectors of tokens: those of transformers alone, or of a trained model."""
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -21,7 +24,9 @@ from rerank.models.late_interaction import (
     rotation_of,
     to_codes,
 )
+from rerank.models.model_files import model_files
 from rerank.utils.errors import UserError
+from rerank.utils.inside import copy_files
 from tests.models.test_bi_encoder import write_modules
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_encoder
@@ -185,6 +190,41 @@ def test_a_model_that_is_trained_for_late_interaction_keeps_its_projection_and_m
     (document,) = model.encode_document([text], convert_to_numpy=True)
     assert document.shape == (5, 16)
     np.testing.assert_allclose(encoder.document(text), document, **CLOSE)
+
+
+def test_a_copy_of_the_files_that_are_read_keeps_the_tokenizer_and_gives_the_same_scores(trained, folder, tmp_path):
+    """As in a portable pipeline."""
+    texts = [" ".join(WORDS[:6]), " ".join(LONG.split()[:60])]
+    for name, is_trained in ((trained, True), (str(folder), False)):
+        copied = tmp_path / f"copy-{is_trained}"
+        copy_files(Path(name), copied, model_files(Path(name)))
+        found = []
+        for place in (name, str(copied)):
+            opened = open_multi_vector(place, "cpu", "float32") if is_trained else BiEncoder.load(place, device="cpu")
+            encoder = TokenEncoder(opened, is_multi_vector(place))
+            assert encoder.is_trained == is_trained
+            vectors, pieces = encoder.query(texts[0])
+            rotation = rotation_of(encoder.dimensions)
+            codes = [to_codes(encoder.document(text), rotation) for text in texts]
+            scores = max_similarities(vectors, np.ones(len(pieces), np.float32), codes, rotation)
+            found.append((pieces.tolist(), encoder.pieces(texts), encoder.words(texts[0], True), scores.tolist()))
+        assert found[0] == found[1]
+        names = {"tokenizer.json", "tokenizer_config.json"}
+        assert all((copied / one).read_bytes() == (Path(name) / one).read_bytes() for one in names)
+
+
+def test_threads_get_the_tokens_and_vectors_of_one_thread(folder):
+    """Its tokenizers are its own: the length at which one call cuts changes no other call."""
+    opened = BiEncoder.load(str(folder), device="cpu")
+    texts = [" ".join(LONG.split()[: 10 * number]) for number in range(1, 5)]
+
+    def answers(encoder, text):
+        return encoder.pieces([text]), encoder.document_pieces(text).tolist(), encoder.document(text).tolist()
+
+    expected = [answers(TokenEncoder(opened, False), text) for text in texts]
+    encoder = TokenEncoder(BiEncoder.load(str(folder), device="cpu"), False)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda number: answers(encoder, texts[number % 4]), range(16))) == expected * 4
 
 
 def test_a_token_with_nan_is_one_line(folder):

@@ -256,7 +256,7 @@ def test_a_report_does_not_replace_a_link(here, capsys):
 
 
 def test_a_portable_folder_has_the_files_of_the_encoder_that_are_read(here, capsys):
-    for name in (".env", ".git/config.json", "notes.txt", "secrets.json", "private/model.safetensors"):
+    for name in (".env", ".git/config.json", ".ssh/id_rsa", "notes.txt", "secrets.json", "private/model.safetensors"):
         (here / "encoder" / name).parent.mkdir(exist_ok=True)
         (here / "encoder" / name).write_text("the victim's")
     fit = ("fit", "towns", "--encoder", "encoder", "--portable", "--out", "new")
@@ -264,6 +264,13 @@ def test_a_portable_folder_has_the_files_of_the_encoder_that_are_read(here, caps
     (copied,) = Path("new/encoders").iterdir()
     names = {path.relative_to(copied).as_posix() for path in files_below(copied)}
     assert {"config.json", "model.safetensors", "tokenizer.json"} < names
-    assert not names & {".env", ".git/config.json", "notes.txt", "secrets.json", "private/model.safetensors"}
+    assert not names & {
+        ".env",
+        ".git/config.json",
+        ".ssh/id_rsa",
+        "notes.txt",
+        "secrets.json",
+        "private/model.safetensors",
+    }
     (here / "encoder" / "added_tokens.json").symlink_to(here / "victim" / "file")
     assert "added_tokens.json: is a link that leads out of encoder" in failed(capsys, *fit)
