@@ -79,6 +79,7 @@ def say_before(task: Task, loss: str | LossSettings, accelerator: Accelerator, f
         return
     cost, settings = measure(task, loss, accelerator), task.training
     steps = -(-cost.lists // settings.lists_per_step)
+    epochs = "1 epoch" if settings.epochs == 1 else f"{settings.epochs:,} epochs"
     of_folds = f", {folds} folds" if folds > 1 else ""
-    what = f"training {cost.lists:,} lists in {steps:,} steps an epoch, {settings.epochs:,} epochs{of_folds}"
+    what = f"training {cost.lists:,} lists in {steps:,} steps an epoch, {epochs}{of_folds}"
     say_how_long(what, folds * cost.seconds(settings.epochs))

@@ -30,8 +30,8 @@ def test_a_training_says_what_it_will_do_and_about_how_long(here, capsys, monkey
     assert "\ntraining 8 lists in 2 steps an epoch, 2 epochs: about 60 s\n" in capsys.readouterr().err
     main(command("--fold", "all", "--epochs", "1", "--name", "other"))
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("training 8 lists")]
-    assert said[0] == "training 8 lists in 2 steps an epoch, 1 epochs, 5 folds: about 2 min"
-    assert said[-1] == "training 8 lists in 2 steps an epoch, 1 epochs: about 30 s"
+    assert said[0] == "training 8 lists in 2 steps an epoch, 1 epoch, 5 folds: about 2 min"
+    assert said[-1] == "training 8 lists in 2 steps an epoch, 1 epoch: about 30 s"
     assert len(said) == 5
 
 
