@@ -100,7 +100,9 @@ def find(pipeline: Fitted, query: str, top: int = 10, budget: float | None = Non
     matchers = [ranker.matcher for ranker in rankers if isinstance(ranker, LateInteractionRanker)]
     ranks = {name: {d: rank for rank, d in enumerate(ranked(run.get(QUERY, {})), 1)} for name, run in runs.items()}
     documents = list(world.texts.get(doc_ids))
-    found = matchers[-1].matches(query, documents) if matchers and explain else [{}] * len(documents)
+    note = _note(pipeline, query, runs) if documents else ""
+    shows_matches = matchers and explain and not note  # any word has a similar one, letters at random too
+    found = matchers[-1].matches(query, documents) if shows_matches else [{}] * len(documents)
     hits = []
     for rank, (document, pairs) in enumerate(zip(documents, found, strict=True), 1):
         doc_id, begin, end = document.doc_id, 0, len(document.body)
@@ -118,7 +120,7 @@ def find(pipeline: Fitted, query: str, top: int = 10, budget: float | None = Non
         }
         text = mark(document.body, matched, language)
         hits.append(Hit(doc_id, rank, answer[doc_id], title, excerpt, by_stage, text, (begin, end), tuple(matches)))
-    return Found(hits, len(answer), _note(pipeline, query, runs) if hits else "")
+    return Found(hits, len(answer), note)
 
 
 def _with_other_words(matches: Mapping[str, tuple[str, float]], language: str) -> dict[tuple[str, str], set[str]]:

@@ -74,10 +74,11 @@ class Scored(NamedTuple):
 
 
 class TeiRequest(msgspec.Struct):
-    """`POST /rerank` of Text Embeddings Inference, as in its openapi.json (1.8)."""
+    """`POST /rerank` of Text Embeddings Inference, as in its openapi.json (1.8), and litellm's `top_n`."""
 
     query: str
     texts: list[str]
+    top_n: Annotated[int, msgspec.Meta(ge=0)] | None = None
     raw_scores: bool | None = None
     return_text: bool | None = None
     truncate: bool | None = None
@@ -86,6 +87,7 @@ class TeiRequest(msgspec.Struct):
         return Question(
             [(_query(self.query), text) for text in _not_empty("texts", self.texts)],
             sigmoid=not self.raw_scores,
+            top_n=self.top_n or None,
             shown=self.texts if self.return_text else None,
             may_cut=self.truncate is not False,
         )
@@ -128,7 +130,7 @@ class JinaRequest(msgspec.Struct):
         """The documents that results repeat: objects with all of their keys."""
         return [{"text": document} if isinstance(document, str) else document for document in self.documents]
 
-    def answer(self, scored: Scored) -> object:
+    def answer(self, scored: Scored) -> dict[str, object]:
         """{id, object, created, model, usage, results: [{index, relevance_score, document?}], meta}, best first.
 
         Cohere's clients read `meta`; nothing is billed.
@@ -161,11 +163,15 @@ class InfinityRequest(JinaRequest):
     def repeated(self, texts: list[str]) -> Sequence[object]:
         return texts
 
+    def answer(self, scored: Scored) -> dict[str, object]:
+        """As Jina's, with the object that Infinity's client expects."""
+        return {**super().answer(scored), "object": "rerank"}
+
 
 class VoyageRequest(InfinityRequest):
     """Voyage's `POST /v1/rerank`, whose `top_k` is the number of results."""
 
-    def answer(self, scored: Scored) -> object:
+    def answer(self, scored: Scored) -> dict[str, object]:
         """{object, data: [{index, relevance_score, document?}], model, usage}, best first."""
         usage = {"total_tokens": scored.tokens}
         return {"object": "list", "data": scored.ranked(), "model": scored.model, "usage": usage}

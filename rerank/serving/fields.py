@@ -49,6 +49,7 @@ REFUSED = {
     "return_embeddings": Refused((False,), "a cross-encoder has no vectors of texts"),
     # SiliconFlow, Xinference
     "overlap_tokens": Refused((0,), WHOLE),
+    "kwargs": Refused(("{}", {}), "the options of Xinference's models have no counterpart"),
 }
 """The refused fields, grouped by the servers that have them."""
 

@@ -27,6 +27,9 @@ HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}
 OF_OPENAI = ("/score", "/v1/score", "/v1/models")
 """The beginnings of the paths whose clients read errors as those of OpenAI and vLLM."""
 
+OF_FASTAPI = "/infinity"
+"""The beginning of the paths whose clients read errors as those of FastAPI, with which Infinity serves."""
+
 Body = dict[str, object]
 """The JSON object of a request."""
 Answer = Callable[[str, Body], Coroutine[None, None, object]]
@@ -47,12 +50,14 @@ class RefusalError(Exception):
     def response(self, path: str = "") -> JSONResponse:
         """The response, with the line under the keys of TEI (`error`), Jina (`detail`) and Cohere (`message`).
 
-        On the paths of OpenAI and vLLM `error` is an object, as their clients read it.
+        On the paths of OpenAI and vLLM `error` is an object, and on Infinity's `detail` a list, as their clients read
+        them.
         """
         line = str(self)
         error = {"message": line, "type": self.kind, "param": None, "code": self.status}
-        body = {"error": error if path.startswith(OF_OPENAI) else line, "error_type": self.kind}
-        body |= {"detail": line, "message": line}
+        body: dict[str, object] = {"error": error if path.startswith(OF_OPENAI) else line, "error_type": self.kind}
+        detail: object = [{"loc": ["body"], "msg": line, "type": self.kind}] if path.startswith(OF_FASTAPI) else line
+        body |= {"detail": detail, "message": line}
         return JSONResponse(body, self.status, self.headers)
 
 

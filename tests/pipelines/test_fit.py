@@ -409,7 +409,8 @@ def test_a_note_says_that_vectors_are_far_and_no_document_has_a_word(here):
         found = rerank.Pipeline.of(replace(fitted, near={"dense": border}))
         for query, is_far in queries.items():
             assert bool(found.find(query, 1).note) == is_far
-            assert found.find(query, 1).hits
+            (hit,) = found.find(query, 1, explain=True).hits
+            assert not (is_far and hit.matches)
 
 
 def test_only_similar_other_words_match(here, monkeypatch):

@@ -17,6 +17,7 @@ COHERE, INFINITY, VOYAGE = (
 HONOURED = [
     (TEI, "raw_scores", True),
     (TEI, "return_text", True),
+    (TEI, "top_n", 2),  # litellm
     (JINA, "top_n", 2),
     (JINA, "top_k", 2),
     (JINA, "return_documents", False),
@@ -53,6 +54,7 @@ REFUSED = [
     (JINA, "max_query_length", 2),  # Jina
     (JINA, "return_embeddings", True),
     (JINA, "overlap_tokens", 8),  # SiliconFlow, Xinference
+    (JINA, "kwargs", '{"normalize": false}'),
     (TEI, "raw_score", True),  # misspelt
     (JINA, "top", 2),
     (VOYAGE, "top_n_results", 2),
@@ -73,6 +75,7 @@ WITHOUT_EFFECT = [
     (JINA, "truncation", False),  # none of these texts is cut
     (JINA, "instruction", ""),
     (JINA, "future", None),
+    (JINA, "kwargs", "{}"),  # Xinference's client
     (COHERE, "priority", 1),
     (SCORE, "model", "any"),
     (VOYAGE, "truncation", True),

@@ -74,7 +74,9 @@ def message(answer):
     line = answer.json["message"]
     assert answer.json.keys() == {"error", "error_type", "detail", "message"}
     error = answer.json["error"]  # an object for the clients of OpenAI
-    assert answer.json["detail"] == line == (error["message"] if isinstance(error, dict) else error)
+    detail = answer.json["detail"]  # a list for the client of Infinity
+    assert line == (detail[0]["msg"] if isinstance(detail, list) else detail)
+    assert line == (error["message"] if isinstance(error, dict) else error)
     assert "\n" not in line
     return line
 
