@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from rerank.utils.errors import UserError
@@ -20,6 +20,9 @@ KEEP_ALIVE = 65
 
 FIRST_REQUEST = 30
 """Seconds in which the head of a connection's first request must arrive."""
+
+LAST_REQUEST = 1.0
+"""Seconds that an idle connection stays open when the server stops, as a request may be on its way."""
 
 
 def open_socket(host: str, port: int, reuse_port: bool = False) -> socket.socket:
@@ -66,7 +69,7 @@ def address_of(bound: socket.socket) -> str:
 
 
 class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """uvicorn's protocol, which closes a connection whose first request does not arrive in time."""
+    """uvicorn's protocol, which closes silent connections in time, and idle ones not at once when the server stops."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
@@ -76,6 +79,30 @@ class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         if self.cycle is None and not transport.is_closing():
             transport.close()
 
+    def shutdown(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            super().shutdown()  # closes after the response
+        elif not self.transport.is_closing():
+            asyncio.get_running_loop().call_later(LAST_REQUEST, self._close_at_last)
+
+    def _close_at_last(self) -> None:
+        if not self.transport.is_closing():
+            super().shutdown()
+
+
+def _saying_close(app: ASGIApp, stopping: threading.Event) -> ASGIApp:
+    """The application, whose responses say "Connection: close" from `stopping` on: clients open another connection."""
+
+    async def saying_close(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_closing(message: Message) -> None:
+            if message["type"] == "http.response.start" and stopping.is_set():
+                message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+            await send(message)
+
+        await app(scope, receive, send_closing)
+
+    return saying_close
+
 
 @contextlib.contextmanager
 def running(app: ASGIApp, bound: socket.socket, keep_alive: int = KEEP_ALIVE) -> Iterator[threading.Event]:
@@ -83,8 +110,9 @@ def running(app: ASGIApp, bound: socket.socket, keep_alive: int = KEEP_ALIVE) ->
 
     Yields an event that is set if the server ends early. uvicorn logs nothing, as its lines may contain queries.
     """
+    stopping = threading.Event()
     config = uvicorn.Config(
-        app,
+        _saying_close(app, stopping),
         http=_Protocol,
         timeout_keep_alive=keep_alive,
         lifespan="off",
@@ -107,6 +135,7 @@ def running(app: ASGIApp, bound: socket.socket, keep_alive: int = KEEP_ALIVE) ->
             time.sleep(0.01)
         yield ended
     finally:
+        stopping.set()
         server.should_exit = True
         # Thread.join, once interrupted by a signal, takes a running thread for ended in Python 3.11 (bpo-45274).
         ended.wait()

@@ -9,6 +9,7 @@ from scripts.benchmarks.matches import matches
 from scripts.benchmarks.scoring import scoring
 from scripts.benchmarks.search import search
 from scripts.benchmarks.serving_load import serving_load
+from scripts.benchmarks.serving_restart import serving_restart
 from scripts.benchmarks.training import training
 from scripts.command_line import open_app, run_app
 
@@ -16,6 +17,6 @@ app = open_app(
     "python -m scripts.benchmarks",
     "Measures rerank on this machine, side by side with other libraries.",
 )
-for _command in (training, scoring, embedding, exports, losses, search, matches, serving_load):
+for _command in (training, scoring, embedding, exports, losses, search, matches, serving_load, serving_restart):
     app.command(_command)
 main = partial(run_app, app)

@@ -123,9 +123,9 @@ def mixed_requests(folder: Path, seed: int = 0) -> list[Request]:
 
 
 @contextlib.contextmanager
-def server_process(checkpoint: str, *flags: str) -> Iterator[str]:
+def server_process(checkpoint: str, *flags: str, port: int = 0) -> Iterator[str]:
     """Runs `rerank serve`, gives its address, and ends it with SIGTERM."""
-    words = [sys.executable, "-m", "rerank", "serve", checkpoint, "--port", "0", *flags]
+    words = [sys.executable, "-m", "rerank", "serve", checkpoint, "--port", str(port), *flags]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         line = process.stdout.readline() if process.stdout else ""

@@ -1,6 +1,8 @@
 """What proxies, browsers and supervisors expect of a server beside its answers."""
 
+import contextlib
 import gzip
+import http.client
 import json
 import os
 import signal
@@ -12,7 +14,8 @@ import pytest
 
 from rerank.serving import server as serving
 from tests.support.patience import SECONDS
-from tests.support.servers import BODIES, served
+from tests.support.processes import beside
+from tests.support.servers import BODIES, served, wait_until
 
 TEI = BODIES["/rerank"]
 
@@ -63,6 +66,8 @@ def test_errors_are_objects_where_clients_of_openai_look(server):
     assert answer.status == 422
     assert answer.json["error"] == {"message": "text_2: is missing", "type": "Validation", "param": None, "code": 422}
     assert server.ask("/rerank", {"query": "a"}).json["error"] == "texts: is missing"
+    (found,) = server.ask("/infinity/rerank", {"query": "a"}).json["detail"]  # as FastAPI's
+    assert found == {"loc": ["body"], "msg": "documents: is missing", "type": "Validation"}
 
 
 def test_wrong_paths_and_methods_are_counted(server):
@@ -77,7 +82,7 @@ def test_openapi_describes_the_requests(server):
     found = server.get("/openapi.json").json
     assert found["openapi"].startswith("3.")
     fields = found["components"]["schemas"]["TeiRequest"]["properties"]
-    assert fields.keys() == {"query", "texts", "raw_scores", "return_text", "truncate"}
+    assert fields.keys() == {"query", "texts", "top_n", "raw_scores", "return_text", "truncate"}
     assert {"/rerank", "/v1/rerank", "/v2/rerank", "/score", "/health"} <= found["paths"].keys()
 
 
@@ -94,6 +99,32 @@ def test_two_servers_share_a_port():
     first = serving.open_socket("127.0.0.1", 0, reuse_port=True)
     with first, serving.open_socket("127.0.0.1", first.getsockname()[1], reuse_port=True) as second:
         assert second.getsockname() == first.getsockname()
+
+
+def test_a_request_on_a_kept_connection_is_answered_while_the_server_stops(reranker, monkeypatch):
+    monkeypatch.setattr(serving, "LAST_REQUEST", SECONDS)
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(served(reranker))
+        kept = http.client.HTTPConnection("127.0.0.1", server.port, timeout=SECONDS)
+        assert ask_on(kept) == (200, None)
+        with beside(stack.pop_all().close):
+            wait_until(lambda: is_closed(server))
+            assert ask_on(kept) == (200, "close")
+
+
+def ask_on(kept):
+    kept.request("POST", "/rerank", json.dumps(TEI), {"Content-Type": "application/json"})
+    answer = kept.getresponse()
+    answer.read()
+    return answer.status, answer.headers.get("connection")
+
+
+def is_closed(server):
+    try:
+        server.connect().close()
+    except ConnectionRefusedError:
+        return True
+    return False
 
 
 def test_several_signals_at_once_are_one():
