@@ -15,6 +15,7 @@ import torch
 
 from rerank.config import CollectionSettings, Config, OutputSettings
 from rerank.data.collections import open_collection
+from rerank.data.embeddings import COSINE, open_embeddings
 from rerank.data.types import Fold, Run
 from rerank.pipelines.defaults import default_stages
 from rerank.pipelines.fitted import Fitted
@@ -24,7 +25,7 @@ from rerank.pipelines.pipeline import Pipeline
 from rerank.pipelines.stages import CrossEncoderStage
 from rerank.pipelines.stages.base import Stage, below
 from rerank.pipelines.stages.world import World
-from rerank.pipelines.vectors import open_vectors
+from rerank.pipelines.vectors import vectors_folder
 from rerank.utils.errors import UserError
 from scripts.benchmarks.report import Count, Out, publish
 from scripts.benchmarks.search_collection import CopyEncoder, write_collection
@@ -80,7 +81,10 @@ def search(
     config = Config(CollectionSettings(str(home / "collection")), output=OutputSettings(str(home / "runs")))
     world = World.open(config)
     originals = sum(open_collection(source).count() for source in collections)
-    store = open_vectors(CopyEncoder(world.encoder(encoder), originals), world.texts, world.folder)  # type: ignore
+    copies = CopyEncoder(world.encoder(encoder), originals)
+    place = vectors_folder(copies, world.texts, world.folder)  # type: ignore[arg-type]
+    cosine = copies.compares == COSINE
+    store = open_embeddings(place, world.texts.documents, world.texts.count(), copies.encode_documents, cosine)
     texts = list(islice(cycle(world.collection.queries.values()), WARMING + queries))
     stages = prefix(default_stages(encoder, "", documents), "adapter")
     model = cross_encoder or str(folder / "cross-encoder")

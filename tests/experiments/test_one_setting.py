@@ -19,7 +19,7 @@ OTHER = (*ONE, "--lr", "2e-3")
 def beside(monkeypatch, second, words=ONE):
     """Runs `second` while a command of these words is about to train, and then kills that."""
 
-    def train_fold(experiment, fold):
+    def train_fold(experiment, fold, left):
         with monkeypatch.context() as inner:
             inner.setattr(training, "train_fold", train)
             second()

@@ -100,7 +100,7 @@ def test_eval_finds_the_judgments_of_the_runs(here, capsys):
 def test_eval_ranks_new_queries_and_compares_with_the_first_stage(here, capsys):
     Path("new.tsv").write_text("n1\talpha0 good\nn2\tbeta0 good\nn3\tgamma0\n")
     judged = {"n1": {"d0": 1}, "n2": {"d1": 1}}
-    write_judgments(Path("new.qrels"), judged)
+    write_judgments(judged, Path("new.qrels"))
     words = ["--queries", "new.tsv", "--qrels", "new.qrels", "--measures", "nDCG@20", "--format", "json"]
     main(["eval", str(FOLDER), *words])
     found = json.loads(capsys.readouterr().out)

@@ -7,7 +7,7 @@ from rerank.data.trec import ranked
 from rerank.pipelines.stages.base import below, stage_kinds
 from rerank.pipelines.stages.tables import stage_of, table_of
 from rerank.utils.errors import UserError
-from tests.pipelines.stages.worlds import STAGES, TESTED, Judged, fitted, open_world, ranked_by
+from tests.pipelines.stages.worlds import FOLD, STAGES, TESTED, Judged, fitted, open_world, ranked_by
 
 
 def test_every_registered_kind_is_in_the_battery():
@@ -64,6 +64,6 @@ def test_the_settings_are_read_back_from_their_table(kind):
 def test_what_a_stage_needs_and_does_not_have_is_one_line(here, tmp_path):
     world = open_world()
     with pytest.raises(UserError, match=r"bm25\.run: has no query new: .* ranks only the queries of its file"):
-        STAGES["run"].open(world, tmp_path).rank({"new": "a query"}, [])
+        STAGES["run"].fit(world, FOLD, [], tmp_path).rank({"new": "a query"}, [])
     with pytest.raises(UserError, match=r"adapter\.safetensors: not the matrix of a query adapter"):
         STAGES["query-adapter"].open(world, tmp_path)
