@@ -71,7 +71,7 @@ def mine_lists(config: Config, by: str | Run, mining: Mining, out: Path) -> Path
         for doc_id, grade in grades.items():
             if grade <= 0:
                 continue
-            chosen = choose(negatives, scores, doc_id, mining, f"{mining.seed} {query_id} {doc_id}")
+            chosen = _choose(negatives, scores, doc_id, mining, f"{mining.seed} {query_id} {doc_id}")
             alone += not chosen
             if chosen:
                 labels = [grade, *[0] * len(chosen)]
@@ -112,7 +112,7 @@ def negatives_of(
     return negatives, len(others) - len(negatives)
 
 
-def choose(
+def _choose(
     negatives: Sequence[str], scores: Mapping[str, float], positive: str, mining: Mining, seed: str
 ) -> list[str]:
     """The negatives of a relevant document, best first."""

@@ -126,9 +126,8 @@ def train_side_by_side(
         own = gpus if devices <= {"auto", "cuda"} else []
         default = cores if not gpus or devices == {"cpu"} else len(own) or 1
         workers = min(workers or default, len(jobs))
-        say_how_long(
-            what, seconds / (workers if gpus and devices != {"cpu"} else 1)
-        )  # workers on a CPU share its cores
+        at_once = workers if gpus and devices != {"cpu"} else 1  # workers on a CPU share its cores
+        say_how_long(what, seconds / at_once)
         ended = work(partial(_train, max(1, cores // workers)), jobs, workers, own)
     return shared, failures(ended, len(jobs), "training", lambda job: job.name, lambda job: job.seconds, seconds)
 
