@@ -208,8 +208,10 @@ def describe_device(device: str, precision: Precision) -> str:
     selected = select_device(device)
     chosen = choose_precision(precision, selected)
     if selected.type == "cpu":
-        gain = f"products in bf16 are {bf16_gain():.1f} times as fast as in float32"
-        return f"CPU, {torch.get_num_threads()} threads, {chosen}: {gain}; training bert-base needs a GPU"
+        count = torch.get_num_threads()
+        threads = "1 thread" if count == 1 else f"{count} threads"
+        gain = f"products in bf16 are {bf16_gain():.2g} times as fast as in float32"
+        return f"CPU, {threads}, {chosen}: {gain}; training bert-base needs a GPU"
     if selected.type == "mps":
         return f"Apple GPU, {chosen}"
     major, minor = torch.cuda.get_device_capability(selected)

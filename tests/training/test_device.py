@@ -138,8 +138,8 @@ def test_the_device_in_one_line(monkeypatch):
     for module in ("rerank.models.gpu", "rerank.training.device"):
         monkeypatch.setattr(f"{module}.bf16_gain", lambda: 4.06)
     line = device.describe_device("cpu", "auto")
-    assert " threads, bf16: products in bf16 are 4.1 times as fast as in float32; training bert-base" in line
-    assert " threads, float32: " in device.describe_device("cpu", "float32")
+    assert ", bf16: products in bf16 are 4.1 times as fast as in float32; training bert-base" in line
+    assert ", float32: " in device.describe_device("cpu", "float32")
     insert_card(monkeypatch, "Tesla T4", (7, 5))
     assert device.describe_device("auto", "auto") == "1 × Tesla T4, compute capability 7.5, fp16, SDPA"
     insert_card(monkeypatch, "NVIDIA H200", (9, 0))
