@@ -52,8 +52,8 @@ FOLDS = 5
 TIMED = 20
 """Queries that are timed."""
 
-FAR = 0.05
-"""The share of the collection's own queries whose best document is less similar than that of a query that is near."""
+FAR_SHARE = 0.05
+"""The share of the collection's own queries that count as far from all documents, by their most similar document."""
 
 
 def fit(
@@ -190,7 +190,7 @@ def _fit(
         run = fitting.runs(name, [(part, frozenset({part})) for part in tested])
         best = [max(scores.values()) for scores in run.values() if scores]
         if best and isinstance(stages[name], DenseStage):
-            near[name] = float(np.quantile(best, FAR))
+            near[name] = float(np.quantile(best, FAR_SHARE))
         if any(run.values()):
             write_run(run, work / RUNS / f"{name}.run", name)
     if tested:  # `rerank eval` finds the judgments beside the runs

@@ -20,6 +20,7 @@ from accelerate import PartialState
 from rerank.data.types import Candidates
 from rerank.models.bi_encoder import load_model
 from rerank.models.hub import quiet_transformers
+from rerank.training.estimate import MOST_MEASURED
 from rerank.training.randomness import seeded
 from rerank.utils.errors import UserError
 from rerank.utils.files import remove_at_once
@@ -39,9 +40,6 @@ WHOLE_STATE = "trainer_state.json"
 
 STEPS_BETWEEN_STATES = 100
 """Steps between two saved states: some minutes on a CPU. A state takes three times the space of the model."""
-
-MOST_MEASURED = 64
-"""Most lists that are measured before the training, at equal distances."""
 
 WARMUP = 0.1
 """The share of the steps in which the learning rate rises."""

@@ -159,7 +159,7 @@ def _has_bars() -> bool:
 
 
 def timed_sample(work: Callable[[Item], object], items: Iterable[Item]) -> float:
-    """The mean seconds of an item, over those that are done in about SECONDS_MEASURED, but FEWEST_MEASURED at least.
+    """The mean seconds of an item, measured for about SECONDS_MEASURED, and over FEWEST_MEASURED items or more.
 
     The first item, which is slow, does not count unless it is the only one. 0 without an item.
     """

@@ -1,6 +1,6 @@
 """How similar words of a query and of documents are by chance, and how far gibberish is from all documents.
 
-`LEAST_SIMILARITY` of `rerank/pipelines/fitted.py` and `FAR` of `rerank/pipelines/fit.py` follow from these tables.
+`LEAST_SIMILARITY` of `rerank/pipelines/fitted.py` and `FAR_SHARE` of `rerank/pipelines/fit.py` follow from them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ import torch
 from rerank.config import CollectionSettings, Config, OutputSettings
 from rerank.data.trec import ranked
 from rerank.data.types import Document
-from rerank.pipelines.fit import FAR
+from rerank.pipelines.fit import FAR_SHARE
 from rerank.pipelines.fitted import LEAST_SIMILARITY
 from rerank.pipelines.stages.bm25 import BM25Stage
 from rerank.pipelines.stages.dense import DenseStage
@@ -39,7 +39,7 @@ NOTES = (
     "and after the bar the most similar of the others, in the best documents.",
 )
 NEAR_NOTES = (
-    f"far below: the similarity that the best documents of {FAR:.0%} of the collection's queries do not reach. "
+    f"far below: the similarity that the best documents of {FAR_SHARE:.0%} of the collection's queries do not reach. "
     f"gibberish: {GIBBERISH} queries of one to five words of consonants drawn at random.",
 )
 
@@ -131,7 +131,7 @@ def row_of_vectors(world: World, encoder: str) -> dict[str, Any]:
         np.array([max(scores.values()) for scores in stage.rank(asked, []).values()])
         for asked in (world.collection.queries, nonsense)
     )
-    far_below = float(np.quantile(own, FAR))
+    far_below = float(np.quantile(own, FAR_SHARE))
     return {
         "collection": world.collection.name,
         "queries": len(own),

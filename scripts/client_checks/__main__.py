@@ -102,7 +102,7 @@ def holds(case: Case, expected: dict[str, list[tuple[int, float]]]) -> bool:
 
 
 def row(package: str, version: str, cases: Sequence[Case]) -> str:
-    """The row of a client: the options with which its answers are equal, and those that the server refuses."""
+    """The row of a client: the options with which its answers are equal, and the options that the server refuses."""
 
     def listed(values: Iterable[str]) -> str:
         return ", ".join(dict.fromkeys(filter(None, values)))
