@@ -19,7 +19,7 @@ import pyarrow as pa
 from rerank.data.arrow import BLANKS, Texts, from_numpy, read_columns, to_numpy
 from rerank.data.text_lines import BLOCK, read_blocks, size_of
 from rerank.data.trec import ranked
-from rerank.data.types import FLOAT32_MAX, Qrels, Run
+from rerank.data.types import FLOAT32_MAX, GRADE_MAX, Qrels, Run
 from rerank.utils.errors import UserError
 from rerank.utils.progress import progress
 from rerank.utils.texts import check_path
@@ -41,8 +41,8 @@ class Form(NamedTuple):
 
 
 RUN = Form("query_id Q0 doc_id rank score tag", 2, 4, "a finite score (float32)", FLOAT32_MAX)
-QRELS = Form("query_id 0 doc_id relevance", -2, -1, "an integer relevance", 2**31 - 1)
-BEIR = Form("query-id corpus-id score", -2, -1, "an integer relevance", 2**31 - 1)
+QRELS = Form("query_id 0 doc_id relevance", -2, -1, "an integer relevance", GRADE_MAX)
+BEIR = Form("query-id corpus-id score", -2, -1, "an integer relevance", GRADE_MAX)
 
 
 def read_run(path: str | Path) -> Run:
@@ -106,7 +106,9 @@ class TrecArrays(Mapping[str, dict[str, Number]], Generic[Number]):
         doc_ids, scores = self.doc_ids[lines].to_pylist(), self.scores[lines]
         found: dict[str, Number] = dict(zip(doc_ids, scores.tolist(), strict=True))
         if len(found) < len(doc_ids):
-            _check_repeated(self.path, self.form, query_id)
+            distinct = {*zip(doc_ids, scores.tolist(), strict=True)}
+            if self.form is RUN or len(distinct) > len(found):
+                raise _repeated_document(self.path, self.form, query_id)
         exact = scores.astype(np.float32)
         if self.form is not RUN or (len(found) <= self.depth and (exact[1:] < exact[:-1]).all()):
             return found
@@ -264,8 +266,8 @@ def _parse(text: bytes, form: Form) -> pa.Table | None:
     return pa.table(columns, ["query", "document", "value"])
 
 
-def _check_repeated(path: str | Path, form: Form, query_id: str) -> None:
-    """Raises UserError for the second line of a document in a query; for judgments only if the two disagree."""
+def _repeated_document(path: str | Path, form: Form, query_id: str) -> UserError:
+    """The error for a query with a document twice, or with judgments that disagree, at the second of the two lines."""
     blocks = read_blocks(path, f"lines of `{form.line}`")
     values: dict[bytes, bytes] = {}
     for number, line in enumerate(chain.from_iterable(block.removesuffix(b"\n").split(b"\n") for block in blocks), 1):
@@ -276,4 +278,5 @@ def _check_repeated(path: str | Path, form: Form, query_id: str) -> None:
             values.setdefault(doc_id, value)
             if first is not None and (form is RUN or float(first) != float(value)):
                 once = f"one line of document {doc_id.decode()} for query {query_id}"
-                raise UserError(f"{path}:{number}: expected {once}, got {first.decode()} and {value.decode()}")
+                return UserError(f"{path}:{number}: expected {once}, got {first.decode()} and {value.decode()}")
+    return UserError(f"{path}: expected one line of each document for query {query_id}, got two")  # a pipe is read once

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from rerank.data.given import given_qrels, given_run
-from rerank.data.types import FLOAT32_MAX, Judgments, Run
+from rerank.data.types import FLOAT32_MAX, GRADE_MAX, Judgments, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.texts import check_name, check_path, check_text
@@ -128,7 +128,7 @@ def _have_nine_digits(scores: list[float]) -> bool:
 def write_qrels(qrels: Judgments, path: str | Path) -> None:
     """Writes judgments in TREC's four columns, gzipped if the name ends in .gz.
 
-    Raises UserError for names that are empty or have white space.
+    Raises UserError for names that are empty or have white space, and for a grade that is not a 32-bit integer.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -140,10 +140,18 @@ def write_qrels(qrels: Judgments, path: str | Path) -> None:
     if not isinstance(qrels, Mapping):
         raise TypeError(f"qrels: expected {{query_id: {{doc_id: grade}}}}, got {type(qrels).__name__}")
     check_path("path", path)
-    for query_id, judged in qrels.items():
-        _check_names(path, query_id, *given_qrels({query_id: judged})[query_id])
-    plain = ((q, given_qrels({q: judged})[q]) for q, judged in qrels.items())
-    _write(path, (f"{q} 0 {doc_id} {grade}\n" for q, judged in plain for doc_id, grade in judged.items()))
+    _write(path, (_judgments_of_query(path, query_id, judged) for query_id, judged in qrels.items()))
+
+
+def _judgments_of_query(path: str | Path, query_id: str, judged: Mapping[str, int]) -> str:
+    """The lines of one query in `write_qrels`; raises its errors for the file `path`."""
+    grades = given_qrels({query_id: judged})[query_id]
+    _check_names(path, query_id, *grades)
+    for doc_id, grade in grades.items():
+        if abs(grade) > GRADE_MAX:
+            where = f"{path}: query {query_id}, document {doc_id}"
+            raise UserError(f"{where}: expected a grade up to {GRADE_MAX:,}, got one of {len(str(abs(grade)))} digits")
+    return "".join(f"{query_id} 0 {doc_id} {grade}\n" for doc_id, grade in grades.items())
 
 
 def check_scores(run: Run, where: str = "") -> None:

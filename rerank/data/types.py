@@ -21,6 +21,9 @@ Measurements = dict[str, dict[str, float]]
 FINAL = "final"
 """The name of the fold that trains the model to deploy."""
 
+GRADE_MAX = 2**31 - 1
+"""The highest grade that a file of judgments may have; its negation is the lowest."""
+
 FLOAT32_MAX = 3.4028235677973362e38
 """The largest float64 that rounds to a finite float32."""
 

@@ -2,6 +2,7 @@
 
 import codecs
 import gzip
+import os
 import random
 import re
 
@@ -169,6 +170,18 @@ def test_a_repeated_document_is_found_far_from_its_first_line(folder, run, repea
     path.write_text("".join([*lines, lines[repeated], "malformed\n"]))
     with pytest.raises(UserError, match=f"{path.name}:20002: expected `query_id Q0 .* got 'malformed'"):
         read_run_arrays(path, 10)
+
+
+@pytest.mark.parametrize(
+    ("read", "lines"), [(read_run, "q1 Q0 d1 1 3 t\nq1 Q0 d1 2 3 t\n"), (read_qrels, "q1 0 d1 1\nq1 0 d1 0\n")]
+)
+def test_a_repeated_document_is_found_in_a_pipe_which_is_read_once(read, lines):
+    reader, writer = os.pipe()
+    os.write(writer, lines.encode())
+    os.close(writer)
+    with pytest.raises(UserError, match=f"/dev/fd/{reader}: expected one line of each document for query q1, got two"):
+        read(f"/dev/fd/{reader}")
+    os.close(reader)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])

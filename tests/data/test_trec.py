@@ -120,6 +120,14 @@ def test_qrels_of_trec_and_of_beir(tmp_path: Path) -> None:
     assert (tmp_path / "qrels.txt").read_text() == "1 0 a 2\n1 0 b -2\n2 0 a 0\n"
 
 
+def test_a_grade_that_no_file_can_hold_is_not_written(tmp_path: Path) -> None:
+    highest = {"1": {"a": 2**31 - 1, "b": 1 - 2**31}}
+    write_qrels(highest, tmp_path / "qrels.txt")
+    with pytest.raises(UserError, match="query 2, document a: expected a grade up to 2,147,483,647, got one of 10 dig"):
+        write_qrels({**highest, "2": {"a": 2**31}}, tmp_path / "qrels.txt")
+    assert read_qrels(tmp_path / "qrels.txt") == highest
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
