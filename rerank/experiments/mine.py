@@ -116,12 +116,11 @@ def _choose(
     negatives: Sequence[str], scores: Mapping[str, float], positive: str, mining: Mining, seed: str
 ) -> list[str]:
     """The negatives of a relevant document, best first."""
-    own, highest = scores.get(positive, float("-inf")), float("inf")
+    allowed, own = list(negatives), scores.get(positive)
     if mining.margin is not None:
-        highest = own - mining.margin
-    if mining.relative_margin is not None:
-        highest = min(highest, own - abs(own) * mining.relative_margin)
-    allowed = [doc_id for doc_id in negatives if scores[doc_id] <= highest]
+        allowed = [doc_id for doc_id in allowed if own is not None and scores[doc_id] <= own - mining.margin]
+    if (share := mining.relative_margin) is not None:
+        allowed = [doc_id for doc_id in allowed if own is not None and scores[doc_id] <= own - abs(own) * share]
     if mining.sampling == "random" and len(allowed) > mining.negatives:
         drawn = set(random.Random(seed).sample(allowed, mining.negatives))
         return [doc_id for doc_id in allowed if doc_id in drawn]

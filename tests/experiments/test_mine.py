@@ -35,8 +35,8 @@ def test_a_list_has_a_relevant_document_and_others_that_rank_high(here):
     main(command("--fold", "1", "--training.lists", str(OUT), "--name", "mined"))
 
 
-def test_margins_are_below_the_score_of_the_relevant_document(here):
-    run = read_run(RUN)
+def test_margins_are_below_the_score_of_the_relevant_document(here, capsys):
+    run, qrels = read_run(RUN), open_collection("towns").qrels
     for words, limit in (
         (["--margin", "0.1"], lambda score: score - 0.1),
         (["--relative-margin", "0.01"], lambda score: 0.99 * score),
@@ -47,6 +47,13 @@ def test_margins_are_below_the_score_of_the_relevant_document(here):
             scores = run[one["query_id"]]
             positive, *negatives = one["doc_ids"]
             assert all(scores[doc_id] <= limit(scores[positive]) for doc_id in negatives)
+    negatives = {q: {d: 1.0 for d, grade in grades.items() if not grade} for q, grades in qrels.items()}
+    write_run(negatives, Path("new.run"), "t")
+    assert mined(by="new.run")
+    for words in (["--margin", "0"], ["--relative-margin", "0"]):  # a document without a score is above none
+        assert "no relevant document has a negative" in failed(
+            capsys, "mine", "towns", "--by", "new.run", "--out", str(OUT), *words
+        )
 
 
 def test_near_duplicates_of_relevant_documents_are_left_out(here, caplog):
