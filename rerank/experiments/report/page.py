@@ -170,8 +170,10 @@ def _settings(experiment: ExperimentResults) -> Rows:
 
 def _description(results: Results, experiment: ExperimentResults) -> str:
     finished = ", ".join(fold.name for fold in experiment.folds if fold.run)
-    name, *values = experiment.settings.get("loss", {}).items()
-    loss = ", ".join([str(name[1]), *(f"{key} {value}" for key, value in values)])
+    values = dict(experiment.settings.get("loss", {}))
+    loss = ", ".join(
+        [str(values.pop("name", Config().loss.name)), *(f"{key} {value}" for key, value in values.items())]
+    )
     encoder = Path(str(experiment.setting("encoder.name") or "")).name
     hidden = experiment.setting("network.hidden")
     model = f"Hidden units: {hidden}" if experiment.has_features else f"Encoder: {encoder}"

@@ -31,8 +31,8 @@ def draw_curves(figure: Figure, _: Results, experiment: ExperimentResults) -> No
     for number, fold in enumerate(folds):
         epochs = [record["epoch"] for record in fold.history]
         style = {"color": colour(number), "marker": "." if len(epochs) < 30 else ""}
-        loss.plot(epochs, [record["loss"] for record in fold.history], **style)
-        metric.plot(epochs, [record["ndcg"] for record in fold.history], **style)
+        loss.plot(epochs, [record.get("loss") for record in fold.history], **style)
+        metric.plot(epochs, [record.get("ndcg") for record in fold.history], **style)
         valid.plot(epochs, [record["valid"] for record in fold.history], **style)
         epoch, value = fold.kept["epoch"], fold.kept["valid"]
         (dot,) = valid.plot([epoch], [value], "o", color=colour(number), markersize=7)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from rerank.config import FirstStageSettings
 from rerank.data.collections import Collection
 from rerank.data.trec import ranked
 from rerank.experiments.report.plot import Gain
@@ -31,9 +32,9 @@ def read_documents(collection: Collection, doc_ids: Sequence[str], language: str
     """The texts of these documents, from the collection, or else from the index that the experiment searched."""
     try:
         if isinstance(experiment, ExperimentResults) and not collection.has_documents:
-            index = str(experiment.settings["first_stage"]["index"])
+            index = str(experiment.setting("first_stage.index") or FirstStageSettings().index)
             folder = experiment.folder.collection.index
-            collection = with_indexed_texts(collection, choose_index(index, collection, folder))
+            collection = with_indexed_texts(collection, choose_index(index, collection, folder, language=language))
         return Texts({document.doc_id: document.text for document in collection.get(doc_ids)}, language)
     except UserError as error:
         return Texts({}, language, str(error))

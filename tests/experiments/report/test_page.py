@@ -146,6 +146,17 @@ def test_what_is_missing_is_said_in_a_line_where_it_would_stand(folder):
     assert page.count("svg") == 1  # the curves of poor
 
 
+def test_files_without_optional_keys_are_shown(folder):
+    settings = folder / "good" / "config.toml"
+    text = settings.read_text()
+    settings.write_text(text[: text.index("[loss]")] + text[text.index("[training]") :])
+    for log in folder.glob("good/fold*/log.jsonl"):
+        edit(log, lambda row: {key: row[key] for key in ("epoch", "valid")})
+    page = report(folder)
+    assert "Loss: smoothi. " in page.text
+    assert page.count("svg") == CHARTS_OF_ALL + 2 * CHARTS_OF_ONE
+
+
 def test_an_experiment_with_unfinished_folds_is_named_and_not_in_the_table(folder):
     (folder / "poor" / "fold3" / "test.run").unlink()
     (folder / "poor" / "all.run").unlink()
