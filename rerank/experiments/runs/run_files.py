@@ -153,8 +153,10 @@ def compare_files(
     fold_of = map_to_folds(read_folds(folds), str(folds)) if folds else files.fold_of()
     if fold in (None, "all"):  # with a single fold, only its test queries count
         fold = next(iter(fold_of.values())) if folds and len(set(fold_of.values())) == 1 else None
-    lacking = [q for q in judged if judged_queries_only and not all(run.get(q) for run in files.runs.values())]
-    common = {query_id: grades for query_id, grades in judged.items() if query_id not in set(lacking)}
+    lacking: dict[str, None] = {}
+    if judged_queries_only:
+        lacking = dict.fromkeys(q for q in judged if not all(run.get(q) for run in files.runs.values()))
+    common = {query_id: grades for query_id, grades in judged.items() if query_id not in lacking}
     queries = select_queries(common, fold_of, fold, str(folds or "the folds in the names of the files"))
     comparison = Comparison(*measured(files.runs, judged, queries, names, str(qrels)))
     if lacking:
