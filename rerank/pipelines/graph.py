@@ -6,12 +6,17 @@ from pathlib import Path
 
 from rerank.experiments.runs.settings import read_toml, toml_lines
 from rerank.pipelines.stages.base import Stage, below, takes_stages
+from rerank.pipelines.stages.features import FeaturesStage
 from rerank.pipelines.stages.fusion import FusionStage
 from rerank.pipelines.stages.tables import stage_of, table_of
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.parameters import Pattern
 
-NAME = Pattern(r"[\w=+-][\w.=+-]*", "letters, digits and . = + - _ only", longest=100)
+NAME = Pattern(
+    r"(?!(?:nested|runs)$)[\w=+-][\w.=+-]*",
+    "letters, digits and . = + - _ only, and neither nested nor runs, which name a row and a folder of the evidence",
+    longest=100,
+)
 
 
 def in_order(stages: Mapping[str, Stage], where: str = "pipeline") -> dict[str, Stage]:
@@ -74,8 +79,8 @@ def prefix(stages: Mapping[str, Stage], answer: str) -> dict[str, Stage]:
 def without(stages: Mapping[str, Stage], names: Collection[str], where: str = "pipeline") -> dict[str, Stage]:
     """The pipeline without the stages of these names; the stages above them take what is below them.
 
-    A stage that re-ranks one stage re-ranks the one below it instead. A stage of several loses the input; a fusion with
-    one input left goes too. Raises UserError for an unknown name, and as `in_order`.
+    A stage that re-ranks one stage re-ranks the one below it instead. A stage of several loses the input; a fusion or a
+    stage of the kind features with one input left goes too. Raises UserError for an unknown name, and as `in_order`.
 
     >>> from rerank.pipelines.defaults import default_stages
     >>> found = without(default_stages("encoder", "", 1000), ["neighbours", "adapter"])
@@ -91,7 +96,7 @@ def without(stages: Mapping[str, Stage], names: Collection[str], where: str = "p
         lower = below(settings)
         nearest_below = [other for other in (instead.get(n, n) for n in lower) if other in kept]
         inputs = nearest_below if len(lower) == 1 else [other for other in lower if other in kept]
-        is_alone = settings.kind == FusionStage.kind and len(inputs) < 2
+        is_alone = isinstance(settings, FusionStage | FeaturesStage) and len(inputs) < 2
         if name in names or is_alone or (lower and not inputs):
             if nearest_below:
                 instead[name] = nearest_below[-1]

@@ -21,8 +21,8 @@ from rerank.utils.errors import UserError
 LISTS = 512  # lists whose losses are computed at once
 
 
-def open_loss(loss: str | LossSettings, flag: str = "--loss") -> Loss:
-    """The loss of settings, or of a name with default hyperparameters; `flag` names it in messages.
+def open_loss(loss: str | LossSettings) -> Loss:
+    """The loss of settings, or of a name with default hyperparameters.
 
     Raises UserError if there is no such loss or hyperparameter, or a value is out of range.
     """
@@ -30,7 +30,7 @@ def open_loss(loss: str | LossSettings, flag: str = "--loss") -> Loss:
     try:
         return create(settings.name, **settings.hyperparameters)
     except ValueError as error:
-        raise UserError(f"{flag} {error}") from error
+        raise UserError(f"--loss {error}") from error
 
 
 def train_to_rank(

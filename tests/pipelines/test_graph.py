@@ -8,6 +8,7 @@ from rerank.pipelines.stages import (
     BM25Stage,
     CrossEncoderStage,
     DenseStage,
+    FeaturesStage,
     FeedbackStage,
     FusionStage,
     QueryAdapterStage,
@@ -38,6 +39,8 @@ def test_stages_that_are_left_out_give_way_to_those_below_them():
     assert without(STAGES, ["bm25"])["first"].of == ("dense", "more")
     assert list(without(STAGES, ["dense", "more"])) == ["bm25", "answer"]  # a fusion of one stage goes
     assert without(STAGES, ["dense", "more"])["answer"].of == "bm25"
+    combined = {"bm25": BM25Stage(), "dense": DenseStage("e"), "combined": FeaturesStage(("bm25", "dense"))}
+    assert list(without(combined, ["dense"])) == ["bm25"]  # as does a sum of one stage
     weighted = {**STAGES, "first": FusionStage(("bm25", "dense", "more"), weights=(0.5, 0.3, 0.2))}
     assert without(weighted, ["dense"])["first"].weights == (0.5, 0.2)
     with pytest.raises(UserError, match=r"--without anser: no such stage; did you mean answer\?"):
@@ -68,6 +71,8 @@ def test_sub_tables_are_settings_of_an_experiment(tmp_path):
 
 BM25_TABLE = '[stages.bm25]\nkind = "bm25"\n'
 DENSE_TABLE = '[stages.dense]\nkind = "dense"\nencoder = "e"\n'
+ADAPTED = '[stages.a]\nkind = "query-adapter"\nof = "bm25"\n'
+COMBINED = '[stages.a]\nkind = "features"\nof = ["bm25", "dense"]\n'
 RE_RANKED = '[stages.a]\nkind = "cross-encoder"\nof = "bm25"\n'
 MISTAKES = {
     "": "has no stage",
@@ -93,6 +98,14 @@ MISTAKES = {
     BM25_TABLE + RE_RANKED + 'training.lists = "lists.jsonl"': "training.lists lists.jsonl: has no effect",
     BM25_TABLE + RE_RANKED + 'training.measure = "nDGC"': r"stage a: .*unknown 'nDGC' \(did you mean nDCG",
     BM25_TABLE + RE_RANKED + 'loss.name = "margin_mse"': "margin_mse: learns from a teacher's scores",
+    BM25_TABLE + ADAPTED + 'training.measure = "nDGC"': r"stage a: .*unknown 'nDGC' \(did you mean nDCG",
+    BM25_TABLE + ADAPTED + 'training.lists = "lists.jsonl"': "training.lists lists.jsonl: has no effect",
+    BM25_TABLE + ADAPTED + 'loss = "hing"': r"stage a: --loss hing: no such loss; did you mean hinge\?",
+    BM25_TABLE + DENSE_TABLE + COMBINED + 'loss = "margin_mse"': "--training.measure loss: margin_mse needs a teacher",
+    BM25_TABLE
+    + DENSE_TABLE
+    + '[stages.f]\nkind = "fusion"\nof = ["bm25", "dense"]\nmeasure = "nDGC"': r"stage f: .*unknown 'nDGC'",
+    '[stages.nested]\nkind = "bm25"': "stage nested: expected .* neither nested nor runs",
     '[stages.a]\nkind = "fusion"\nof = ["b", "c"]\n[stages.b]\nkind = "fusion"\nof = ["a", "c"]\n'
     '[stages.c]\nkind = "bm25"': "stages a, b need each other; expected no circle",
     '[stages."a/b"]\nkind = "bm25"': "stage a/b: expected letters, digits",
@@ -132,6 +145,10 @@ def test_operators_give_the_pipeline_that_names_its_stages():
     ).to_toml()
     assert list((Pipeline(bm25=bm25) + DenseStage("other")).stages) == ["bm25", "dense", "fusion"]
     assert list(dense + DenseStage("other")) == ["dense", "dense-2", "fusion"]
+    fused = bm25 + dense
+    both = Pipeline(fused + (fused >> CrossEncoderStage()))  # the fusion stays, as the cross-encoder re-ranks it
+    assert both.stages["fusion"].of == ("bm25", "dense")
+    assert both.stages["fusion-2"].of == ("fusion", "cross-encoder")
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,9 @@ class Stage(Protocol):
 
     `kind` is its name in files; `of` are the names of the stages below, () for a stage that retrieves. Four members
     are optional. `unlearned()` returns the settings for a collection without judgments, for a stage that can do without
-    them. `check()` raises ValueError, with the expected value as message, for contradictory settings. The class
-    variable `version` is increased when saved files change their meaning, so that `fit` fits the stage again. The class
-    variable `ignores_validation` is true for a stage that learns nothing from the validation queries of a fold.
+    them. `check()` raises ValueError, with the expected value as message, or UserError for contradictory settings. The
+    class variable `version` is increased when saved files change their meaning, so that `fit` fits the stage again. The
+    class variable `ignores_validation` is true for a stage that learns nothing from the validation queries of a fold.
     """
 
     kind: ClassVar[str]

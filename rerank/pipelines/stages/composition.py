@@ -50,9 +50,9 @@ class Stages(dict[str, Stage], Composable):
             names[name] = name if same else _free_name(name, joined)
             joined[names[name]] = stage
         last, added = list(self)[-1], names[list(right)[-1]]
-        fused = joined[last]
-        fuse = STAGES[FUSION]
-        if fused == fuse(fused.of):  # as + made it
+        fused, fuse = joined[last], STAGES[FUSION]
+        is_used = added == last or any(last in below(stage) for stage in joined.values())
+        if fused == fuse(fused.of) and not is_used:  # as + made it
             joined.pop(last)
             return Stages(joined | {last: fuse((*fused.of, added))})
         return Stages(joined | {_free_name(FUSION, joined): fuse((last, added))})

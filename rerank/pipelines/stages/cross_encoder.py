@@ -13,8 +13,8 @@ from rerank.evaluation.fusion import place_above
 from rerank.experiments.runs.layout import FoldFolder
 from rerank.pipelines.stages.base import Learns, expect_one_below, stage
 from rerank.pipelines.stages.composition import Composable
+from rerank.pipelines.stages.reranking import check_training_settings
 from rerank.pipelines.stages.world import World
-from rerank.utils.errors import UserError
 from rerank.utils.inside import copy_files
 from rerank.utils.integrity import files_below
 from rerank.utils.parameters import Whole, at_least
@@ -60,12 +60,8 @@ class CrossEncoderStage(Composable):
         return "expensively" if self.trained else "nothing"
 
     def check(self) -> None:
-        from rerank.experiments.text_task import check_training  # loads torch
-
         expect_one_below(self)
-        if file := self.training.lists:
-            raise UserError(f"training.lists {file}: has no effect: judgments of the collection are used; leave it out")
-        check_training(self.config(Config()))
+        check_training_settings(self.config(Config()))
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "CrossEncoderRanker":
         """Trains the task of `rerank train` on these queries; a fold with the same name gives the same model."""
@@ -96,14 +92,20 @@ class CrossEncoderStage(Composable):
         return CrossEncoderRanker(self, world, open_reranker(config, checkpoint), checkpoint)
 
     def config(self, shared: Config) -> Config:
-        """The settings of an experiment: those of this stage, and the `shared` ones of all stages."""
+        """The settings of an experiment: those of this stage, and the `shared` ones of all stages.
+
+        A shared precision other than "auto" replaces that of this stage.
+        """
+        device, seed, precision = shared.training.device, shared.training.seed, shared.training.precision
+        if precision == "auto":
+            precision = self.training.precision
         return Config(
             collection=shared.collection,
             first_stage=replace(shared.first_stage, depth=self.depth),
             encoder=self.encoder,
             lists=self.lists,
             loss=self.loss,
-            training=replace(self.training, device=shared.training.device, seed=shared.training.seed),
+            training=replace(self.training, device=device, seed=seed, precision=precision),
             output=shared.output,
         )
 

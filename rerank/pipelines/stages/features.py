@@ -8,14 +8,14 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from rerank.config import ListsSettings, LossSettings, TrainingSettings
+from rerank.config import Config, ListsSettings, LossSettings, TrainingSettings
 from rerank.data.candidates import select_candidates, standardised
 from rerank.data.types import Candidates, Fold, Run
 from rerank.evaluation.fusion import place_above
 from rerank.evaluation.weights import with_added
 from rerank.pipelines.stages.base import Learns, stage
 from rerank.pipelines.stages.composition import Composable
-from rerank.pipelines.stages.reranking import WHOLE_LISTS, lists_to_rank, train
+from rerank.pipelines.stages.reranking import WHOLE_LISTS, check_training_settings, lists_to_rank, train
 from rerank.pipelines.stages.world import World
 from rerank.utils.json_files import read_numbers
 from rerank.utils.parameters import Whole, at_least
@@ -58,11 +58,9 @@ class FeaturesStage(Composable):
     learns: ClassVar[Learns] = "cheaply"
 
     def check(self) -> None:
-        from rerank.training.objective import open_loss  # loads torch
-
         if isinstance(self.of, str) or len(self.of) < 2:
             raise ValueError("expected two stages or more")
-        open_loss(self.loss, "loss")
+        check_training_settings(Config(lists=self.lists, loss=self.loss, training=self.training))
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "FeaturesRanker":
         """Learns the weights on the training queries; validation queries choose the epoch."""

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 from rerank.data.trec import first_documents
 from rerank.data.types import Fold, Run
 from rerank.evaluation.fusion import Weights, check_weights, fuse_scores
+from rerank.evaluation.measures import measure_name
 from rerank.evaluation.weights import MEASURE, MOST_TUNED, tune_weights
 from rerank.pipelines.stages.base import Learns, below, stage
 from rerank.pipelines.stages.composition import Composable
@@ -44,9 +45,13 @@ class FusionStage(Composable):
     """Documents of a query."""
 
     def check(self) -> None:
-        """Raises ValueError for fewer than two stages, for invalid weights, and for too many stages to tune."""
+        """Raises ValueError for fewer than two stages, invalid weights and too many stages to tune.
+
+        Raises UserError for an unknown measure.
+        """
         if len(below(self)) < 2:
             raise ValueError("expected two stages or more to fuse")
+        measure_name(self.measure)
         if self.weights:
             check_weights(self.weights, len(self.of))
         elif len(self.of) > MOST_TUNED:

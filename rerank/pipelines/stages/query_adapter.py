@@ -6,13 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from rerank.config import ListsSettings, LossSettings, TrainingSettings
+from rerank.config import Config, ListsSettings, LossSettings, TrainingSettings
 from rerank.data.candidates import select_candidates
 from rerank.data.types import Fold, Run
 from rerank.evaluation.fusion import place_above
 from rerank.pipelines.stages.base import BI_ENCODER, Learns, expect_one_below, stage
 from rerank.pipelines.stages.composition import Composable
-from rerank.pipelines.stages.reranking import SMALL_TRAINING, WHOLE_LISTS, lists_to_rank, train
+from rerank.pipelines.stages.reranking import (
+    SMALL_TRAINING,
+    WHOLE_LISTS,
+    check_training_settings,
+    lists_to_rank,
+    train,
+)
 from rerank.pipelines.stages.world import World
 from rerank.utils.parameters import PathText, Whole, at_least
 
@@ -54,10 +60,8 @@ class QueryAdapterStage(Composable):
     learns: ClassVar[Learns] = "cheaply"
 
     def check(self) -> None:
-        from rerank.training.objective import open_loss  # loads torch
-
         expect_one_below(self)
-        open_loss(self.loss, "loss")
+        check_training_settings(Config(lists=self.lists, loss=self.loss, training=self.training))
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "AdapterRanker":
         """Trains the matrix on the training queries; validation queries choose the epoch."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from rerank.config import ListsSettings, LossSettings, TrainingSettings
+from rerank.config import Config, ListsSettings, LossSettings, TrainingSettings
 from rerank.data.candidates import select_candidates
 from rerank.data.types import Candidates, Fold, Run
 from rerank.evaluation.weights import some_queries
@@ -50,6 +50,15 @@ def lists_to_tune(query_ids: Iterable[str], first: Run, depth: int) -> list[Cand
     """The first `depth` documents of the stage below for a sample of these queries, to tune a weight."""
     sample = some_queries([query_id for query_id in query_ids if first.get(query_id)])
     return list(select_candidates(first, {}, depth, sample, keep_scores=True).values())
+
+
+def check_training_settings(config: Config) -> None:
+    """Raises UserError for settings of a training that contradict each other, and for lists from a file."""
+    from rerank.experiments.text_task import check_training  # loads torch
+
+    if file := config.training.lists:
+        raise UserError(f"training.lists {file}: has no effect: judgments of the collection are used; leave it out")
+    check_training(config)
 
 
 def train(

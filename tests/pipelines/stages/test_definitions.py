@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 import numpy as np
 import pytest
 
-from rerank.config import Config, FirstStageSettings
+from rerank.config import Config, FirstStageSettings, TrainingSettings
 from rerank.data.candidates import standardised
 from rerank.data.folds import read_folds
 from rerank.data.runs import read_run
@@ -23,7 +23,7 @@ from rerank.evaluation.weights import is_ahead, tune_weights
 from rerank.experiments.train import train_folds
 from rerank.models.late_interaction import groups_of_tokens, rotation_of
 from rerank.models.reranker import Reranker
-from rerank.pipelines.stages import BM25Stage, features
+from rerank.pipelines.stages import BM25Stage, CrossEncoderStage, features
 from rerank.pipelines.stages import world as worlds
 from rerank.pipelines.stages.bm25 import K1, B
 from rerank.pipelines.stages.neighbours import WEIGHTS as NEIGHBOUR_WEIGHTS
@@ -309,6 +309,12 @@ def test_a_cross_encoder_learns_what_rerank_train_learns(here, tmp_path):
     assert set(tested) == set(fold.test)
     for query_id, scores in tested.items():
         expect_scores({doc_id: run[query_id][doc_id] for doc_id in scores}, scores)
+
+
+def test_a_cross_encoder_has_the_precision_that_a_command_names_for_all_stages():
+    stage = CrossEncoderStage("bm25", training=TrainingSettings(precision="bf16"))
+    for shared, used in (("auto", "bf16"), ("float32", "float32")):
+        assert stage.config(Config(training=TrainingSettings(precision=shared))).training.precision == used
 
 
 def test_vectors_of_queries_are_made_again_when_too_many_are_kept(here, monkeypatch):
