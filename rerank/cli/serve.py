@@ -102,7 +102,7 @@ def serve(model: Model, *, options: ServeOptions = ServeOptions(), flags: ServeF
         if reranker:
             service = Service(reranker, name, limits, metrics)
             resources.callback(service.stop)
-            service.rank_passages("query", ["document"])  # the first score takes longer
+            service.warm_up()
         if budget and not (pipeline and pipeline.fitted.ms):
             raise UserError(f"--budget {budget}: {model} has no times of its stages; expected a folder of `rerank fit`")
         if pipeline:

@@ -36,19 +36,17 @@ def guarded(app: ASGIApp, keys: Sequence[str], metrics: Metrics, collection: str
     """The application behind a check of keys; `collection` is the name that the search page shows, if there is one."""
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
-        answer = app
-        if scope["type"] == "http" and scope["path"] not in OPEN:
+        answer, path = app, scope.get("path")
+        if scope["type"] == "http" and path not in OPEN:
             request = Request(scope, receive)
-            is_page = collection is not None and scope["path"] == "/" and scope["method"] in ("GET", "HEAD")
-            if collection is not None and (scope["path"], scope["method"]) == (FORM, "POST"):
+            is_page = collection is not None and path == "/" and request.method in ("GET", "HEAD")
+            if collection is not None and (path, request.method) == (FORM, "POST"):
                 answer = await _key_given(request, keys, metrics, collection)
-            elif _has_key(request, keys) or (is_page and _has_cookie(request, keys)):
-                answer = app
-            else:
+            elif not _has_key(request, keys) and not (is_page and _has_cookie(request, keys)):
                 metrics.keys_refused.inc()
                 line = "Authorization: expected Bearer and a key of the server, or X-API-Key with one"
-                refusal = RefusalError(401, line)
-                answer = _form(collection, request.url.query) if collection and is_page else refusal.response()
+                refusal = RefusalError(401, line).response(path)
+                answer = _form(collection, request.url.query) if is_page and collection else refusal
         await answer(scope, receive, send)
 
     return guard
@@ -84,7 +82,9 @@ async def _key_given(request: Request, keys: Sequence[str], metrics: Metrics, co
     """The answer to the form: the page with the cookie, or the form with a line."""
     started, to = time.perf_counter(), ""
     try:
-        body = await read_body(request, Limits(max_body_bytes=LARGEST_FORM), "application/x-www-form-urlencoded")
+        body = await read_body(
+            request, Limits(max_body_bytes=LARGEST_FORM, flag=""), "application/x-www-form-urlencoded"
+        )
         given = dict(parse_qsl(body.decode("ascii", "replace"), max_num_fields=MOST_FIELDS))
         key, to = given.get("key", "").strip(), given.get("to", "")
         if _is_one_of(key, keys):

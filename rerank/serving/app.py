@@ -60,20 +60,22 @@ def make_app(
         Route("/health", health),
         Route("/ping", health),
         Route("/info", lambda request: JSONResponse(_info(name, service))),
-        Route("/openapi.json", lambda request: JSONResponse(openapi(service is not None))),
+        Route("/openapi.json", lambda request: JSONResponse(openapi(service is not None, searches is not None))),
         Route("/v1/models", lambda request: JSONResponse({"object": "list", "data": [model]})),
         Route("/v1/models/{name:path}", one_model),
         Route("/metrics", lambda request: Response(metrics.text(), media_type="text/plain; version=0.0.4")),
     ]
 
+    counted = {route.path for route in routes}
+
     async def no_such_path(request: Request, error: HTTPException) -> Response:
-        """Answers 404 and 405 as JSON."""
+        """Answers 404 and 405 as JSON; paths that the server does not know are counted together."""
         headers = dict(error.headers or {})
         what = "no such path" if error.status_code == 404 else f"expected {headers.get('Allow')}"
-        line, path = f"{request.method} {request.url.path[:100]}: {what}", request.url.path
-        response = RefusalError(error.status_code, line).response(path)
+        path = request.scope["path"]
+        response = RefusalError(error.status_code, f"{request.method} {path[:100]}: {what}").response(path)
         response.headers.update(headers)
-        metrics.request("other" if error.status_code == 404 else path, error.status_code, 0.0)
+        metrics.request(path if path in counted else "other", error.status_code, 0.0)
         return response
 
     handlers: dict[Any, Any] = {HTTPException: no_such_path}

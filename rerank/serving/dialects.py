@@ -158,7 +158,8 @@ class InfinityRequest(JinaRequest):
     version: ClassVar[str] = "2"  # documents are not repeated by default
 
     def question(self) -> Question:
-        return super().question()._replace(sigmoid=not self.raw_scores)
+        question = super().question()
+        return question._replace(sigmoid=question.sigmoid and not self.raw_scores)
 
     def repeated(self, texts: list[str]) -> Sequence[object]:
         return texts

@@ -66,7 +66,7 @@ def check_fields(body: Body, known: Collection[str]) -> Body:
             if value not in REFUSED[name].harmless:
                 raise RefusalError(422, f"{name}: is not computed here; {REFUSED[name].instead}")
         else:
-            raise RefusalError(422, f"{name[:50]}: unknown field; {nearest(name, sorted(known))}")
+            raise RefusalError(422, f"{name[:50]}: unknown field; {nearest(name[:50], known)}")
     return {name: value for name, value in body.items() if name in known}
 
 

@@ -69,12 +69,14 @@ class Limits:
     max_documents: documents of a request.
     max_queue: documents of all requests that wait or are being scored.
     body_seconds: seconds in which a body must arrive.
+    flag: the flag that sets `max_body_bytes`; "" if none does.
     """
 
     max_body_bytes: int = 16 * 2**20
     max_documents: int = 1000
     max_queue: int = 10_000
     body_seconds: float = 60.0
+    flag: str = "--max-body-mib"
 
 
 async def read_body(request: Request, limits: Limits, content_type: str = "application/json") -> bytes:
@@ -89,7 +91,8 @@ async def read_body(request: Request, limits: Limits, content_type: str = "appli
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != content_type:
         raise RefusalError(415, f"Content-Type: expected {content_type}")
     limit, body, size = limits.max_body_bytes, bytearray(), 0
-    too_large = RefusalError(413, f"the body has over {limit} bytes, the limit (--max-body-mib)")
+    flag = f" ({limits.flag})" if limits.flag else ""
+    too_large = RefusalError(413, f"the body has over {limit} bytes, the limit{flag}")
     if int(request.headers.get("content-length", "0")) > DISCARDED * limit:
         raise too_large
     try:
@@ -146,7 +149,7 @@ def convert(body: Body, kind: type[Fields]) -> Fields:
 
 async def respond(answer: Answer, limits: Limits, metrics: Metrics, request: Request) -> Response:
     """The response to a request: an answer or a refusal."""
-    started, path = time.perf_counter(), request.url.path
+    started, path = time.perf_counter(), request.scope["path"]
     try:
         body = await asyncio.to_thread(parse, await read_body(request, limits))
         response: Response = JSONResponse(await _unless_gone(request, answer(path, body)))

@@ -88,7 +88,7 @@ class Searches:
         metrics: Metrics,
         note: Callable[[], str] = lambda: "",
     ) -> None:
-        self.respond = partial(respond, self.answer, Limits(max_body_bytes=LARGEST_BODY), metrics)
+        self.respond = partial(respond, self.answer, Limits(max_body_bytes=LARGEST_BODY, flag=""), metrics)
         self.note = note
         self.collection, self._find = collection, find
         self._thread, self._waiting = ThreadPoolExecutor(1, thread_name_prefix="search"), 0
@@ -112,7 +112,7 @@ class Searches:
         except RefusalError as refusal:
             return self._page(query, refusal)
         before = max(1, first - TOP) if first > 1 else None
-        after = first + TOP if len(found.hits) >= first + TOP else None
+        after = first + TOP if len(found.hits) >= first + TOP <= MOST else None
         shown = found.hits[first - 1 :][:TOP]
         return self._page(query, found=found, hits=shown, first=first, before=before, after=after)
 

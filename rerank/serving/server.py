@@ -24,6 +24,9 @@ FIRST_REQUEST = 30
 LAST_REQUEST = 1.0
 """Seconds that an idle connection stays open when the server stops, as a request may be on its way."""
 
+OTHER_PORT = "take another with --port, 0 for any"
+"""The remedy for a port that is in use."""
+
 
 def open_socket(host: str, port: int, reuse_port: bool = False) -> socket.socket:
     """A bound socket that does not listen yet; with `reuse_port`, other servers may listen on the same port.
@@ -43,8 +46,7 @@ def open_socket(host: str, port: int, reuse_port: bool = False) -> socket.socket
         bound.bind(address)
     except OSError as error:
         bound.close()
-        line = f"--host {host} --port {port}: {error.strerror}; take another with --port, 0 for any"
-        raise UserError(line) from error
+        raise UserError(f"--host {host} --port {port}: {error.strerror}; {OTHER_PORT}") from error
     return bound
 
 
@@ -108,7 +110,8 @@ def _saying_close(app: ASGIApp, stopping: threading.Event) -> ASGIApp:
 def running(app: ASGIApp, bound: socket.socket, keep_alive: int = KEEP_ALIVE) -> Iterator[threading.Event]:
     """Serves within the block; at its end, accepts no connections and waits until requests in flight are answered.
 
-    Yields an event that is set if the server ends early. uvicorn logs nothing, as its lines may contain queries.
+    Yields an event that is set if the server ends early. Raises UserError if the socket cannot listen: another server
+    may have bound the port in the meantime. uvicorn logs nothing, as its lines may contain queries.
     """
     stopping = threading.Event()
     config = uvicorn.Config(
@@ -121,11 +124,13 @@ def running(app: ASGIApp, bound: socket.socket, keep_alive: int = KEEP_ALIVE) ->
         access_log=False,
         server_header=False,
     )
-    server, ended = uvicorn.Server(config), threading.Event()
+    server, ended, refused = uvicorn.Server(config), threading.Event(), list[OSError]()
 
     def serve() -> None:
         try:
             server.run(sockets=[bound])
+        except OSError as error:
+            refused.append(error)
         finally:
             ended.set()
 
@@ -133,6 +138,8 @@ def running(app: ASGIApp, bound: socket.socket, keep_alive: int = KEEP_ALIVE) ->
     try:
         while not server.started and not ended.is_set():
             time.sleep(0.01)
+        if refused:
+            raise UserError(f"{address_of(bound)}: {refused[0].strerror}; {OTHER_PORT}") from refused[0]
         yield ended
     finally:
         stopping.set()

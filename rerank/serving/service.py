@@ -10,10 +10,11 @@ import numpy as np
 from rerank.data.types import BestPassage
 from rerank.models.reranker import Reranker
 from rerank.models.scoring import TokenisedPairs
-from rerank.serving.dialects import Question, Scored, request_of
+from rerank.serving.dialects import Scored, request_of
 from rerank.serving.engine import Engine, Job
 from rerank.serving.metrics import Metrics
 from rerank.serving.requests import Body, Limits, RefusalError, respond
+from rerank.utils.errors import UserError
 
 
 class Service:
@@ -34,6 +35,13 @@ class Service:
         self.engine.stop()
         self._tokeniser.shutdown()
 
+    def warm_up(self) -> None:
+        """Scores a document, as the first score takes longer; raises UserError if the model cannot score it."""
+        try:
+            self.rank_passages("query", ["document"])
+        except RefusalError as refusal:
+            raise UserError(f"{self.name}: {refusal}") from refusal
+
     def rank_passages(
         self, query: str, documents: Sequence[str], *, first_scores: Sequence[float] | None = None
     ) -> list[BestPassage]:
@@ -50,32 +58,32 @@ class Service:
     async def answer(self, path: str, body: Body) -> object:
         """The JSON of the answer to a request; raises RefusalError."""
         request = request_of(path, body)
-        question, most = request.question(), self.limits.max_documents
-        if (count := len(question.pairs)) > most:
-            raise RefusalError(413, f"{count} documents, {most} is the limit (--max-documents)")
+        question, limit = request.question(), self.limits.max_documents
+        if (count := len(question.pairs)) > limit:
+            raise RefusalError(413, f"{count} documents, {limit} is the limit (--max-documents)")
         with self.engine.room(count):
             tokenise, loop = self.reranker.scorer.tokenise_pairs, asyncio.get_running_loop()
             asked = question.pairs, question.max_doc_tokens
             passages = await loop.run_in_executor(self._tokeniser, tokenise, *asked)
-            job, warnings = Job(passages), self._cut_warnings(passages, question)
-            if warnings and not question.may_cut:
-                raise RefusalError(413, f"{'; '.join(warnings)}: the request allows no truncation")
+            job, own = Job(passages), self.reranker.scorer.model.max_doc_tokens
+            most = question.max_doc_tokens or own
+            cut = self._cut(passages, min(most, own))
+            if cut and not question.may_cut:
+                raise RefusalError(413, f"{'; '.join(cut)}: the request allows no truncation")
             found = await asyncio.wrap_future(self.engine.submit(job))
-        return request.answer(Scored(question, found.scores, job.tokens, self.name, warnings))
+        capped = [f"max_tokens_per_doc is {most}, the model reads {own}"] if most > own else []
+        return request.answer(Scored(question, found.scores, job.tokens, self.name, [*capped, *cut]))
 
-    def _cut_warnings(self, passages: TokenisedPairs, question: Question) -> list[str]:
-        """Lines about truncated documents and queries, which are also counted in the metrics."""
-        store, own = passages.builder.documents, self.reranker.scorer.model.max_doc_tokens
-        asked = question.max_doc_tokens
+    def _cut(self, passages: TokenisedPairs, most: int) -> list[str]:
+        """Lines about documents cut at `most` tokens and about cut queries, which are also counted in the metrics."""
+        store = passages.builder.documents
         documents = int((store.lengths > np.diff(store.offsets)).sum())
         queries = passages.builder.truncated_queries()
         self.metrics.documents_cut.inc(documents)
         self.metrics.queries_cut.inc(queries)
-        warnings = []
-        if asked and asked > own:
-            warnings.append(f"max_tokens_per_doc is {asked}, the model reads {own}")
+        cut = []
         if documents:
-            warnings.append(f"{documents} documents are cut at {min(asked or own, own)} tokens")
+            cut.append(f"{documents} documents are cut at {most} tokens")
         if queries:
-            warnings.append(f"{queries} queries are cut at {passages.builder.max_tokens // 2} tokens")
-        return warnings
+            cut.append(f"{queries} queries are cut at {passages.builder.max_tokens // 2} tokens")
+        return cut

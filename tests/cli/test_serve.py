@@ -13,6 +13,7 @@ import threading
 from functools import partial
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from rerank import Reranker
 from rerank.config import CollectionSettings, Config, FirstStageSettings, OutputSettings
@@ -134,6 +135,15 @@ def test_a_port_in_use_is_one_line(capsys, folder):
         port = taken.getsockname()[1]
         line = failed(capsys, "serve", str(folder / "bert"), "--port", str(port))
     assert f"--host 127.0.0.1 --port {port}: Address already in use" in line
+
+
+def test_a_model_that_cannot_score_is_one_line(capsys, folder, tmp_path):
+    checkpoint = shutil.copytree(folder / "bert", tmp_path / "broken")
+    weights = load_file(checkpoint / "model.safetensors")
+    weights["classifier.weight"][:] = float("nan")
+    save_file(weights, checkpoint / "model.safetensors", {"format": "pt"})
+    line = failed(capsys, "serve", str(checkpoint), "--port", "0", "--device", "cpu")
+    assert line.endswith("broken: the model's score is not finite; is the checkpoint broken?")
 
 
 def test_a_server_has_the_documents_that_it_opened(folder, tmp_path):

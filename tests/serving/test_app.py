@@ -22,6 +22,7 @@ def test_a_key_is_needed_where_there_is_one(reranker):
             for given in ({}, *({"Authorization": key} for key in ("Bearer wrong", "secret-key", "Basic a"))):
                 refused = server.ask(path, body, **given)
                 assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
+                assert isinstance(refused.json["error"], dict if path == "/score" else str)
                 assert b"secret-key" not in refused.body
             assert server.ask(path, body, authorization="bearer another").status == 200
             assert server.ask(path, body, X_API_Key="another").status == 200

@@ -30,6 +30,8 @@ HONOURED = [
     (SCORE, "use_activation", False),
     (SCORE, "max_tokens_per_doc", 1),
     (INFINITY, "raw_scores", True),
+    (INFINITY, "use_activation", False),
+    (VOYAGE, "use_activation", False),
     (INFINITY, "return_documents", True),
     (VOYAGE, "top_k", 2),
     (VOYAGE, "return_documents", True),
@@ -126,6 +128,8 @@ def test_a_request_that_allows_no_cut_is_refused_for_a_long_text(server, api, fi
     status, content = ask(server, api, **documents, **{field: value})
     assert status == 413
     assert content["message"] == "1 documents are cut at 800 tokens: the request allows no truncation"
+    more = {"max_tokens_per_doc": 4096} if api != TEI else {}  # more than the model reads, and no text is cut
+    assert ask(server, api, **more, **{field: value})[0] == 200
 
 
 def test_what_is_cut_or_capped_is_said(server):

@@ -13,6 +13,9 @@ import time
 import pytest
 
 from rerank.serving import server as serving
+from rerank.serving.app import make_app
+from rerank.serving.metrics import Metrics
+from rerank.utils.errors import UserError
 from tests.support.patience import SECONDS
 from tests.support.processes import beside
 from tests.support.servers import BODIES, served, wait_until
@@ -76,6 +79,9 @@ def test_wrong_paths_and_methods_are_counted(server):
     assert server.metric('rerank_requests_total{path="other",status="404"}') == before + 1
     server.get("/v2/rerank")
     assert server.metric('rerank_requests_total{path="/v2/rerank",status="405"}') >= 1
+    server.ask("/v1/models/any", {})  # names of models are no labels: there is no end of them
+    assert server.metric('rerank_requests_total{path="other",status="405"}') >= 1
+    assert server.metric('rerank_requests_total{path="/v1/models/any",status="405"}') == 0
 
 
 def test_openapi_describes_the_requests(server):
@@ -84,6 +90,9 @@ def test_openapi_describes_the_requests(server):
     fields = found["components"]["schemas"]["TeiRequest"]["properties"]
     assert fields.keys() == {"query", "texts", "top_n", "raw_scores", "return_text", "truncate"}
     assert {"/rerank", "/v1/rerank", "/v2/rerank", "/score", "/health"} <= found["paths"].keys()
+    content = found["paths"]["/v1/rerank"]["post"]["requestBody"]["content"]["application/json"]
+    assert [kind["$ref"].rpartition("/")[2] for kind in content["schema"]["anyOf"]] == ["JinaRequest", "TeiRequest"]
+    assert "/search" not in found["paths"]
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /rerank HTTP/1.1\r\nHost:"])
@@ -93,6 +102,17 @@ def test_a_connection_without_a_whole_request_is_closed(reranker, monkeypatch, s
         connection.sendall(sent)
         connection.settimeout(SECONDS)
         assert connection.recv(1) == b""
+
+
+def test_a_port_that_another_server_takes_in_the_meantime_is_one_line():
+    first = serving.open_socket("127.0.0.1", 0)
+    with first, serving.open_socket("127.0.0.1", first.getsockname()[1]) as second:
+        first.listen()
+        with (
+            pytest.raises(UserError, match=r"^http://127\.0\.0\.1:\d+: Address already in use; take another"),
+            serving.running(make_app("a model", Metrics()), second),
+        ):
+            raise AssertionError("it does not run")
 
 
 def test_two_servers_share_a_port():

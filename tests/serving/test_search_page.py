@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from rerank.data.types import Found, Hit, Marked
 from rerank.serving.app import make_app
 from rerank.serving.metrics import Metrics
-from rerank.serving.search_page import LARGEST_BODY, MOST_WAITING, Searches
+from rerank.serving.search_page import LARGEST_BODY, MOST, MOST_WAITING, TOP, Searches
 from rerank.utils.errors import UserError
 from tests.support.parsed_html import Page
 from tests.support.patience import SECONDS
@@ -139,6 +139,7 @@ def test_bad_requests_are_refused_and_the_search_is_not_asked(content_type, stat
         answer = TestClient(app(search=None)).post("/search", content=body, headers={"Content-Type": content_type})
         assert answer.status_code == status, body[:40]
         assert answer.json()["error"]
+        assert "--max-body-mib" not in answer.text  # it does not bound these requests
     assert not caplog.text
 
 
@@ -164,6 +165,13 @@ def test_further_results_have_an_address():
         address = links.get("next")
     assert shown == [hit.doc_id for hit in many]
     assert "There are no further documents" in ask_page(query, application, **{"from": 31}).text
+    endless = app(lambda query, top, explain: Found([HITS[0]] * top, top))
+    assert 'rel="next"' in ask_page(query, endless, **{"from": MOST - TOP}).text
+    assert 'rel="next"' not in ask_page(query, endless, **{"from": MOST - TOP + 1}).text  # the next one is refused
+
+
+def test_openapi_describes_a_search():
+    assert "/search" in TestClient(app()).get("/openapi.json").json()["paths"]
 
 
 def test_a_search_that_fails_is_a_line_and_no_query_is_in_the_log(caplog):
