@@ -13,11 +13,12 @@ from rerank.config import Config
 from rerank.data.candidates import standardised
 from rerank.data.runs import read_run
 from rerank.data.trec import first_documents
+from rerank.experiments.checks import check_training, cut_of
 from rerank.experiments.collection import expect_text
 from rerank.experiments.first_stage import first_stage_run
 from rerank.experiments.runs.layout import ExperimentFolder
 from rerank.experiments.score import rescore
-from rerank.experiments.text_task import TextDataset, check_training, cut_of, open_text
+from rerank.experiments.text_task import TextDataset, open_text
 from rerank.experiments.train import train_folds
 from rerank.losses import LABELS
 from rerank.models.hub import encoder_folder, file_hashes, read_configs

@@ -17,9 +17,9 @@ from rerank.data.trec import ranked
 from rerank.data.types import Judgments, Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.significance import mean_and_error
+from rerank.experiments.checks import cut_of
 from rerank.experiments.collection import as_trained, collection_of, folder_of
 from rerank.experiments.first_stage import find_index, with_texts
-from rerank.experiments.text_task import cut_of
 from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export.folder import write_export

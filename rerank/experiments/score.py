@@ -15,10 +15,10 @@ from rerank.config import Config, TrainingSettings, sections
 from rerank.config.files import check_file
 from rerank.config.functions import Sections
 from rerank.data.trec import new_file, write_run
+from rerank.experiments.checks import check_encoder
 from rerank.experiments.collection import expect_text
 from rerank.experiments.runs.manifest import manifest_of, tag_of, write_manifest
 from rerank.experiments.scorer import Scoring, count_taught, open_scoring
-from rerank.experiments.text_task import check_encoder
 from rerank.models.export.folder import is_export
 from rerank.models.hub import EXPORT_FILE, file_hashes
 from rerank.models.scoring import score_candidates

@@ -13,9 +13,10 @@ from rerank.data.candidates import select_candidates
 from rerank.data.runs import read_run_arrays
 from rerank.data.taught import taught_queries
 from rerank.data.types import Candidates
+from rerank.experiments.checks import cut_of
 from rerank.experiments.collection import as_trained, collection_of, folder_of
 from rerank.experiments.first_stage import first_stage_run, with_texts
-from rerank.experiments.text_task import TextDataset, cut_of, truncation_summary
+from rerank.experiments.text_task import TextDataset, truncation_summary
 from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.compiled import WORTH_COMPILING, compile_layers
 from rerank.models.cross_encoder import CrossEncoder

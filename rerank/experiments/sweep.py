@@ -16,12 +16,12 @@ from rerank.data.types import FINAL
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.significance import mean_and_error
 from rerank.evaluation.tables import aligned, format_mean
+from rerank.experiments.checks import check_training
 from rerank.experiments.collection import draws_queries
 from rerank.experiments.grid import read_grid
 from rerank.experiments.runs.experiment_results import FoldResults
 from rerank.experiments.runs.layout import CollectionFolder
 from rerank.experiments.runs.settings import save_settings
-from rerank.experiments.text_task import check_training
 from rerank.experiments.train import open_experiment, train_folds
 from rerank.training.device import expect_one_process, visible_gpus
 from rerank.training.estimate import Cost, measure

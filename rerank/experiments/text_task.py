@@ -11,18 +11,17 @@ from accelerate import Accelerator
 from rerank.batches.batch import Batch, Packed, make_batch
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.sampling import epoch_lists
-from rerank.batches.templates import check_text_template, open_template
-from rerank.config import Config, EncoderSettings, TrainingSettings, validate
+from rerank.batches.templates import open_template
+from rerank.config import Config, TrainingSettings
 from rerank.data.candidates import distinct_doc_ids, select_candidates
 from rerank.data.collections import Collection
 from rerank.data.folds import fold_seed
 from rerank.data.lists import TrainingLists
 from rerank.data.runs import read_run_arrays
-from rerank.data.splitting import Cut
 from rerank.data.taught import write_taught
 from rerank.data.tokens import Tokenisation, open_store
 from rerank.data.types import Candidates, Fold, Qrels, Run
-from rerank.evaluation.measures import measure_name
+from rerank.experiments.checks import cut_of
 from rerank.experiments.collection import (
     check_judged_documents,
     drawn_folds,
@@ -54,8 +53,6 @@ from rerank.models.scoring import Scorer, score_candidates
 from rerank.training.device import precision_facts
 from rerank.training.objective import open_loss
 from rerank.training.task import Split
-from rerank.training.tracking import check_tracker
-from rerank.utils.errors import UserError, nearest, needed
 from rerank.utils.progress import log
 
 
@@ -254,47 +251,6 @@ def _attention_dropout(model: CrossEncoder) -> dict[str, float]:
     names = ("attention_probs_dropout_prob", "attention_dropout")  # BERT's; other architectures'
     rate = next((float(getattr(config, name)) for name in names if hasattr(config, name)), 0.0)
     return {"encoder": rate, "applied": rate if model.is_padded else 0.0}
-
-
-def check_training(config: Config, lists: str = "") -> None:
-    """Raises UserError for invalid settings; `lists` names the source of lists if it is not `--training.lists`."""
-    validate(config)
-    open_loss(config.loss)
-    check_encoder(config)
-    check_tracker(config.training.track)
-    name, weight, lists = config.loss.name, config.encoder.first_stage_weight, lists or config.training.lists
-    if config.training.measure != "loss":
-        measure_name(config.training.measure)
-    elif LABELS[name] == "scores":
-        raise UserError(
-            f"--training.measure loss: {name} needs a teacher's scores, which validation queries do not have; expected "
-            "a measure such as nDCG@20"
-        )
-    if lists and weight:
-        raise UserError(
-            f"--encoder.first-stage-weight {weight:g}: training lists have no first-stage scores to add; leave it out"
-        )
-    if LABELS[name] == "scores" and not lists:
-        raise UserError(
-            f"--loss {name}: learns from a teacher's scores, not from judgments; give them with --training.lists, or "
-            "use `rerank distill`"
-        )
-
-
-def cut_of(settings: EncoderSettings) -> Cut:
-    """How the settings cut documents into passages; raises UserError for an overlap of whole passages."""
-    return Cut(settings.passage_tokens, settings.passage_overlap)
-
-
-def check_encoder(config: Config) -> None:
-    """Raises UserError for an unknown pooling, a wrong overlap or template, and LoRA without peft."""
-    cut_of(config.encoder)
-    if (pooling := config.encoder.pooling) not in POOLINGS:
-        raise UserError(f"--encoder.pooling {pooling}: no such pooling; {nearest(pooling, POOLINGS)}")
-    if config.encoder.template:
-        check_text_template(config.encoder.template)
-    if rank := config.encoder.lora_rank:
-        needed("peft", f"--encoder.lora-rank {rank}", "lora")
 
 
 def truncation_summary(passages: PassageBuilder, max_doc_tokens: int) -> str:

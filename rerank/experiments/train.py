@@ -11,13 +11,14 @@ from rerank.config import Config, sections
 from rerank.data.letor.layouts import is_feature_source
 from rerank.data.trec import write_run
 from rerank.data.types import FINAL, Fold, Run
+from rerank.experiments.checks import check_training
 from rerank.experiments.feature_task import FeatureDataset, FeatureTask, open_features
 from rerank.experiments.model_card import write_training_card
 from rerank.experiments.runs.experiment_results import joined_test_runs
 from rerank.experiments.runs.layout import LOCK, ExperimentFolder, FoldFolder
 from rerank.experiments.runs.manifest import judgments_hash, outcome, write_manifest
 from rerank.experiments.runs.settings import save_settings
-from rerank.experiments.text_task import TextDataset, TextTask, check_training, open_text
+from rerank.experiments.text_task import TextDataset, TextTask, open_text
 from rerank.training.device import device_facts, exclusive, kept_torch_settings, open_accelerator, peak_memory
 from rerank.training.estimate import say_before
 from rerank.training.loop import best_epoch

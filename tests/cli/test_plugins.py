@@ -12,7 +12,7 @@ from rerank.config import Config, EncoderSettings
 from rerank.data.collections import READERS, open_source
 from rerank.evaluation.compare import compare
 from rerank.evaluation.significance import TESTS
-from rerank.experiments.text_task import check_training
+from rerank.experiments.checks import check_training
 from rerank.losses import LABELS, LOSSES
 from rerank.models.pooling import POOLINGS
 from rerank.pipelines.stages.base import STAGES, stage_kinds

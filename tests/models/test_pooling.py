@@ -5,7 +5,7 @@ import torch
 
 from rerank.cli.main import main
 from rerank.config import Config, EncoderSettings, losses
-from rerank.experiments.text_task import check_training
+from rerank.experiments.checks import check_training
 from rerank.models.checkpoints import open_cross_encoder, open_trained_cross_encoder, save_cross_encoder
 from rerank.models.pooling import POOLINGS, pooling
 from rerank.utils.errors import UserError

@@ -54,7 +54,7 @@ def lists_to_tune(query_ids: Iterable[str], first: Run, depth: int) -> list[Cand
 
 def check_training_settings(config: Config) -> None:
     """Raises UserError for settings of a training that contradict each other, and for lists from a file."""
-    from rerank.experiments.text_task import check_training  # loads torch
+    from rerank.experiments.checks import check_training  # loads torch
 
     if file := config.training.lists:
         raise UserError(f"training.lists {file}: has no effect: judgments of the collection are used; leave it out")
