@@ -22,7 +22,7 @@ from rerank.experiments.grid import read_grid
 from rerank.experiments.runs.experiment_results import FoldResults
 from rerank.experiments.runs.layout import CollectionFolder
 from rerank.experiments.runs.settings import save_settings
-from rerank.experiments.train import open_experiment, train_folds
+from rerank.experiments.train import Experiment, open_experiment, train_folds
 from rerank.training.device import expect_one_process, visible_gpus
 from rerank.training.estimate import Cost, measure
 from rerank.utils.cluster import LOCAL, expect_engine, work_on_ray
@@ -51,16 +51,25 @@ class Job(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """The data that cells share: the collection's folder, the names of the folds to train, and of all folds.
-
-    `cost` is that of the training with the settings `measured`.
-    """
+    """What experiments on the same data share: the collection's folder, the folds to train, and the names of all."""
 
     folder: CollectionFolder
     folds: list[str]
     all_folds: list[str]
+
+
+class Measured(NamedTuple):
+    """The cost of a training with the settings `config`, from which that of others on the same data follows."""
+
+    config: Config
     cost: Cost
-    measured: Config
+
+    def seconds(self, config: Config) -> float:
+        """The seconds of a training with other settings: a list costs as its documents."""
+        lists, cost = config.training.lists_per_epoch, self.cost
+        share = _documents(config) / _documents(self.config)
+        changed = replace(cost, lists=cost.lists if lists == "all" else lists, list_seconds=share * cost.list_seconds)
+        return changed.seconds(config.training.epochs)
 
 
 def run_sweep(
@@ -99,25 +108,58 @@ def train_side_by_side(
     this machine is the number of GPUs, one for each worker unless the settings name a device, or else of cores.
     """
     expect_engine(engine)
-    shared = _prepare_shared(configs, fold)
-    jobs = []
-    for config, data in zip(configs, shared, strict=True):
-        experiment = data.folder.experiment(config.output.name or config.loss.name)
-        with locked(experiment.path, "settings"):
-            save_settings(config, experiment.settings)
-        left = [name for name in data.folds if not experiment.fold(name).finished]
-        is_whole = all(experiment.fold(name).finished for name in data.all_folds)
-        if not left and is_whole and not experiment.all_run.exists():
-            left = data.folds[:1]  # training a finished fold writes all.run
-        jobs += [Job(config, name, _seconds(config, data)) for name in left]
-    total = sum(len(data.folds) for data in shared)
+    groups: dict[str, list[Config]] = {}
+    for config in configs:
+        groups.setdefault(_data_of(config), []).append(config)
+    shared: dict[str, Shared] = {}
+    jobs: list[Job] = []
+    for key, group in groups.items():
+        experiment = open_experiment(group[0], fold)
+        expect_one_process(experiment.accelerator, "training in parallel", ", with --workers N or --on ray")
+        dataset = experiment.dataset
+        shared[key] = Shared(dataset.folder, [one_fold.name for one_fold in dataset.folds], dataset.fold_names)
+        left = [(config, name) for config in group for name in _unfinished(config, shared[key])]
+        if left:
+            measured = _measured(experiment)
+            jobs += [Job(config, name, measured.seconds(config)) for config, name in left]
+    total = sum(len(shared[key].folds) * len(group) for key, group in groups.items())
     log.info(f"{total} folds, {total - len(jobs)} of them finished already")
-    if not jobs:
-        return shared, []
+    failed = _train_jobs(jobs, len(configs), engine, workers) if jobs else []
+    return [shared[_data_of(config)] for config in configs], failed
+
+
+def _data_of(config: Config) -> str:
+    """A key of the data of an experiment: equal for experiments that differ only in the sections OWN."""
+    drawing = [config.training.validate_queries, config.training.seed] if draws_queries(config) else []
+    return str([values for section, values in asdict(config).items() if section not in OWN] + drawing)
+
+
+def _unfinished(config: Config, shared: Shared) -> list[str]:
+    """The folds of an experiment that are left to train; saves its settings."""
+    experiment = shared.folder.experiment(config.output.name or config.loss.name)
+    with locked(experiment.path, "settings"):
+        save_settings(config, experiment.settings)
+    left = [name for name in shared.folds if not experiment.fold(name).finished]
+    is_whole = all(experiment.fold(name).finished for name in shared.all_folds)
+    if is_whole and not left and not experiment.all_run.exists():
+        return shared.folds[:1]  # training a finished fold writes all.run
+    return left
+
+
+def _measured(experiment: Experiment) -> Measured:
+    """Measures a training of the first fold, whose task also tokenises the documents for all."""
+    dataset, accelerator = experiment.dataset, experiment.accelerator
+    cost = measure(dataset.task(dataset.folds[0], accelerator), dataset.config.loss, accelerator)
+    accelerator.free_memory()
+    return Measured(dataset.config, cost)
+
+
+def _train_jobs(jobs: Sequence[Job], experiments: int, engine: str, workers: int | None) -> list[tuple[Job, str]]:
+    """Trains the folds of so many experiments in parallel; returns the failed ones with the reason."""
     seconds = sum(job.seconds for job in jobs)
-    random.Random(0).shuffle(jobs)  # mixes quick and slow cells, so that the estimated time is right early
+    jobs = random.Random(0).sample(jobs, len(jobs))  # quick and slow cells mixed: the estimated time is right early
     devices = {job.config.training.device for job in jobs}
-    what = f"training {len(jobs)} folds of {len(configs)} experiments"
+    what = f"training {len(jobs)} folds of {experiments} experiments"
     if engine != LOCAL:
         log.info(what)  # the machines of the cluster are others
         ended = work_on_ray(engine, partial(_train, None), jobs, workers, gpus=devices != {"cpu"})
@@ -129,7 +171,7 @@ def train_side_by_side(
         at_once = workers if gpus and devices != {"cpu"} else 1  # workers on a CPU share its cores
         say_how_long(what, seconds / at_once)
         ended = work(partial(_train, max(1, cores // workers)), jobs, workers, own)
-    return shared, failures(ended, len(jobs), "training", lambda job: job.name, lambda job: job.seconds, seconds)
+    return failures(ended, len(jobs), "training", lambda job: job.name, lambda job: job.seconds, seconds)
 
 
 def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure: str) -> str:
@@ -150,34 +192,6 @@ def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure
         firsts = (f"{fmean(first_stages[name]):.4f}" for name in best)
         rows = [[*row, first] for row, first in zip(rows, ["first stage", *firsts], strict=True)]
     return f"{head}, {over}\n\n{aligned(rows)}\n"
-
-
-def _prepare_shared(configs: Sequence[Config], fold: str) -> list[Shared]:
-    """Retrieves and tokenises; returns the data of each experiment. Experiments that differ only in OWN share them."""
-    prepared: dict[str, Shared] = {}
-    shared = []
-    for config in configs:
-        drawing = [config.training.validate_queries, config.training.seed] if draws_queries(config) else []
-        key = str([values for section, values in asdict(config).items() if section not in OWN] + drawing)
-        if key not in prepared:
-            experiment = open_experiment(config, fold)
-            expect_one_process(experiment.accelerator, "training in parallel", ", with --workers N or --on ray")
-            dataset = experiment.dataset
-            task = dataset.task(dataset.folds[0], experiment.accelerator)  # writes the token store
-            cost = measure(task, config.loss, experiment.accelerator)
-            experiment.accelerator.free_memory()
-            names = [one_fold.name for one_fold in dataset.folds]
-            prepared[key] = Shared(dataset.folder, names, dataset.fold_names, cost, config)
-        shared.append(prepared[key])
-    return shared
-
-
-def _seconds(config: Config, shared: Shared) -> float:
-    """The seconds of a training, from those of another one on the same data: a list costs as its documents."""
-    lists, cost = config.training.lists_per_epoch, shared.cost
-    share = _documents(config) / _documents(shared.measured)
-    changed = replace(cost, lists=cost.lists if lists == "all" else lists, list_seconds=share * cost.list_seconds)
-    return changed.seconds(config.training.epochs)
 
 
 def _documents(config: Config) -> int:
