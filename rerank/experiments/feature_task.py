@@ -55,17 +55,15 @@ class FeatureDataset:
     def write_references(self) -> None:
         """Writes the judgments and the open folds for evaluation.
 
-        A final model has no test queries, so it writes none. Raises UserError if the folder has experiments with other
-        feature files or folds.
+        The judgments of a final model are those of all queries. Raises UserError if the folder has experiments with
+        other feature files or folds.
         """
-        if FINAL in self.sets:
-            return
         folder, path = self.folder, self.folder.feature_hashes
         remedy = "take another --output.folder, or remove this one"
-        hashes = {
-            name: short_hash(sorted(store.checksums.items()), len(self.fold_names), fold)
-            for name, (fold, store) in self.sets.items()
-        }
+        hashes = {}
+        for name, (fold, store) in self.sets.items():
+            drawn = [] if name == FINAL else [fold]  # the queries of a final model depend on the seed
+            hashes[name] = short_hash(sorted(store.checksums.items()), len(self.fold_names), *drawn)
         with locked(folder.features, "features"):  # folds may be trained in parallel
             saved: dict[str, str] = read_json(path, dict[str, str], remedy) if path.exists() else {}
             if hashes.items() <= saved.items():
@@ -76,13 +74,15 @@ class FeatureDataset:
                         f"{path}: the experiments in this folder were made with other feature files or folds; {remedy}"
                     )
                 saved = {}
-            folds = {fold.name: fold for fold in (read_folds(folder.folds) if saved else [])}
+            folds = {fold.name: fold for fold in (read_folds(folder.folds) if saved.keys() - {FINAL} else [])}
             qrels = read_qrels(folder.qrels) if saved else {}
             for name, (fold, store) in self.sets.items():
                 folds[name] = fold
-                qrels |= store.features.subset([*fold.valid, *fold.test]).qrels()
+                measured = fold.train + fold.valid if name == FINAL else fold.valid + fold.test
+                qrels |= store.features.subset(measured).qrels()
             write_qrels(qrels, folder.qrels)
-            write_folds(folder.folds, [folds[name] for name in self.fold_names if name in folds])
+            if known := [folds[name] for name in self.fold_names if name in folds]:
+                write_folds(folder.folds, known)
             write_text(path, json.dumps(saved | hashes))
 
     def task(self, fold: Fold, accelerator: Accelerator) -> "FeatureTask":

@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from rerank.cli.main import main
 from rerank.config import Config, LossSettings, TrainingSettings
@@ -129,13 +131,19 @@ def test_an_epoch_has_whole_lists_in_an_order_that_seed_and_epoch_decide(here):
     assert {asked.count(query_id) for query_id in asked} == {4}  # 36 lists: every one four times
 
 
-def test_a_file_of_other_lists_does_not_pass_verification(here, capsys):
+def write_data_set(*records):
+    Path("lists").mkdir(exist_ok=True)
+    parquet.write_table(pa.Table.from_pylist(list(records)), "lists/train.parquet")
+
+
+@pytest.mark.parametrize(("name", "write"), [("lists.jsonl", write), ("lists", write_data_set)])
+def test_a_file_or_a_data_set_of_other_lists_does_not_pass_verification(here, capsys, name, write):
     write(*(mined(number) for number in range(15)))
-    main(command("--fold", "1", "--loss", "margin_mse", "--training.lists", str(LISTS)))
+    main(command("--fold", "1", "--loss", "margin_mse", "--training.lists", name))
     assert exit_code("verify", "runs/towns/margin_mse/fold1") == 0
     write(*(mined(number) for number in range(14)))
     assert exit_code("verify", "runs/towns/margin_mse/fold1") == 1
-    assert "lists.jsonl: expected SHA-256" in capsys.readouterr().out
+    assert f"{name}: expected SHA-256" in capsys.readouterr().out
 
 
 TAUGHT = "--loss margin_mse --training.lists lists.jsonl"

@@ -8,7 +8,7 @@ from pathlib import Path
 from rerank.data.folds import make_folds
 from rerank.data.letor.store import Store, open_store
 from rerank.data.text_lines import open_text, read_lines
-from rerank.data.types import Fold
+from rerank.data.types import FINAL, Fold
 from rerank.utils.errors import UserError
 
 FILES = {
@@ -67,10 +67,18 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> tuple[Fold, St
 
 def place_of_label(source: str, name: str, label: int) -> str:
     """The first line, as file:line, with this label in the files of a fold."""
+    lines = (line for file in fold_files(source, name) for line in read_lines(file, EXPECTED))
+    return next((place for place, _, line in lines if _label(line) == label), source)
+
+
+def fold_files(source: str, name: str) -> list[Path]:
+    """The files of a fold, or none; the final model learns from all queries, which the first fold has too."""
     path = Path(source)
-    files = [path] if path.is_file() else list(_files(_folders(path)[name]).values())
-    places = (place for file in files for place, _, line in read_lines(file, EXPECTED) if _label(line) == label)
-    return next(places, source)
+    if path.is_file():
+        return [path]
+    folders = _folders(path)
+    folder = next(iter(folders.values())) if name == FINAL else folders.get(name)
+    return list(_files(folder).values()) if folder else []
 
 
 def _label(line: bytes) -> float | None:

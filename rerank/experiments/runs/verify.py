@@ -1,12 +1,15 @@
 """`rerank verify`: checks the results of a run folder against its files and manifests."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rerank.config import CollectionSettings, Config, TrainingSettings, sections
 from rerank.config.functions import Sections, check_types
+from rerank.data.collections import open_collection
 from rerank.data.folds import draw_queries, read_folds
+from rerank.data.letor.layouts import fold_files
+from rerank.data.records import source_hash
 from rerank.data.runs import read_qrels, read_run
 from rerank.data.trec import examples
 from rerank.data.types import FINAL, Fold, Qrels
@@ -17,7 +20,7 @@ from rerank.experiments.runs.layout import CollectionFolder, ExperimentFolder, F
 from rerank.experiments.runs.manifest import FoldManifest, judgments_hash, outcome, read_manifest
 from rerank.experiments.runs.settings import differences, read_settings
 from rerank.utils.errors import UserError
-from rerank.utils.files import file_hash
+from rerank.utils.files import file_hash, kept_hash
 from rerank.utils.inside import check_files_inside, check_inside, inside
 from rerank.utils.integrity import changes
 from rerank.utils.json_files import check_shape
@@ -31,38 +34,60 @@ TOLERANCE = 1e-9
 """Allowed difference of a recorded mean from the computed one."""
 
 
+class Check(NamedTuple):
+    """A line of the table: MEASURE, the errors (None: not finished), and what could not be compared."""
+
+    name: str
+    value: str = ""
+    errors: list[str] | None = None
+    not_compared: Sequence[str] = ()
+
+
 def verify(folder: Path) -> tuple[str, bool]:
     """Checks every fold and final model in runs/<collection>, in an experiment's folder, or in a fold's folder.
 
     Returns a table with a line for each fold and each all.run, and whether all of them hold. An unfinished fold is a
-    failure only if there is an all.run. Raises UserError if there is no fold, or if the collection's qrels.txt or
-    folds.json cannot be read.
+    failure only if there is an all.run. Documents and feature files that are not on this machine are named below the
+    table; they are no failure. Raises UserError if there is no fold, or if the collection's qrels.txt or folds.json
+    cannot be read.
     """
     folder = folder.absolute()
     collection, experiments = _experiments(folder)
     check_files_inside(collection.path)
     for experiment in experiments:
         inside(collection.path, experiment.name)
-    folds = {fold.name: fold for fold in read_folds(collection.folds)}
+    only_final = all(model.name == FINAL for experiment in experiments for model in experiment.models)
+    has_folds = collection.folds.is_file() or not only_final  # the final model of feature vectors needs none
+    folds = {fold.name: fold for fold in read_folds(collection.folds)} if has_folds else {}
     qrels = read_qrels(collection.qrels)
-    checks: list[tuple[str, str, list[str] | None]] = []  # name, MEASURE, errors (None: not finished)
+    checks: list[Check] = []
     for experiment in experiments:
         only_fold = folder not in (experiment.path, collection.path)
         has_all_run = experiment.all_run.is_file() and not only_fold
         models = [FoldFolder(folder)] if only_fold else {*experiment.models, *map(experiment.fold, folds)}
         for model in sorted(models, key=lambda model: model.path):
             is_finished = _has_results(model) or (has_all_run and model.name != FINAL)
-            value, errors = _check_fold(model, folds, qrels) if is_finished else ("", None)
-            checks.append((f"{experiment.name}/{model.path.name}", value, errors))
+            name = f"{experiment.name}/{model.path.name}"
+            checks.append(_check_fold(name, model, folds, qrels) if is_finished else Check(name))
         if has_all_run:
-            checks.append((f"{experiment.name}/{experiment.all_run.name}", "", _check_all_run(experiment)))
+            checks.append(Check(f"{experiment.name}/{experiment.all_run.name}", "", _check_all_run(experiment)))
+    return _as_text(checks), not any(check.errors for check in checks)
+
+
+def _as_text(checks: Sequence[Check]) -> str:
+    """The table, a line for each input that could not be compared, and a line that sums up."""
     rows = [["", MEASURE, ""]]
-    for name, value, errors in checks:
-        rows.append([name, value, "not finished" if errors is None else "; ".join(errors) or "holds"])
-    finished = [errors for *_, errors in checks if errors is not None]
-    failed = sum(map(bool, finished))
-    line = f"{failed} of {len(finished)} fail." if failed else "Everything that is recorded holds."
-    return f"{aligned(rows)}\n\n{line}\n", not failed
+    for check in checks:
+        said = "not finished" if check.errors is None else "; ".join(check.errors) or "holds"
+        rows.append([check.name, check.value, said])
+    missing = list(dict.fromkeys(what for check in checks for what in check.not_compared))
+    end = "Everything that is recorded holds."
+    if failed := sum(bool(check.errors) for check in checks):
+        end = f"{failed} of {sum(check.errors is not None for check in checks)} fail."
+    elif missing:
+        end = f"All else that is recorded holds; {len(missing)} of the inputs could not be compared."
+    lines = [*(f"{what}: is not on this machine: not compared" for what in missing), end]
+    return f"{aligned(rows)}\n\n" + "".join(f"{line}\n" for line in lines)
 
 
 def _experiments(folder: Path) -> tuple[CollectionFolder, list[ExperimentFolder]]:
@@ -82,11 +107,11 @@ def _has_results(folder: FoldFolder) -> bool:
     return folder.finished or folder.manifest.exists()
 
 
-def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> tuple[str, list[str]]:
-    """MEASURE over the test queries of a fold, "" for the final model, and the errors."""
+def _check_fold(name: str, folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> Check:
+    """MEASURE over the test queries of a fold, "" for the final model, the errors, and what could not be compared."""
     if folder.name not in (*folds, FINAL):
-        return "", [f"expected a fold of folds.json, {', '.join(folds)}; found {folder.name}"]
-    value, errors = "", list[str]()
+        return Check(name, "", [f"expected a fold of folds.json, {', '.join(folds)}; found {folder.name}"])
+    value, errors, not_compared = "", list[str](), list[str]()
     try:
         check_inside(folder.path)
         facts = read_manifest(folder.manifest, FoldManifest)
@@ -98,16 +123,21 @@ def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> 
             mean, changed = _outcome(folder, facts, split, judged[split])
             value, errors = (mean if split == "test" else value), errors + changed
         errors += _changed_inputs(folder, facts)
+        for what, then, now in _data_of(folder, facts):
+            if not now:
+                not_compared.append(what)
+            elif now != then:
+                errors.append(f"{what}: expected {then[:12]}…, found {now[:12]}…")
         if folder.name != FINAL:  # a final model has queries of its own
             errors += _changed_queries(facts["config"], folds[folder.name], fold)
-        for name, expected in facts["qrels"].items():
-            errors += _same_hash(f"qrels.txt, {name} queries", expected, judgments_hash(judged[name]))
+        for queries, expected in facts["qrels"].items():
+            errors += _same_hash(f"qrels.txt, {queries} queries", expected, judgments_hash(judged[queries]))
         file = folder.experiment.settings
         for key, (found, recorded) in differences(read_settings(file), facts["config"]).items():
             errors.append(f"{file.name}, {key}: expected {recorded}, found {found}")
     except UserError as error:
         errors.append(str(error).removeprefix(f"{folder.path}/"))
-    return value, errors
+    return Check(name, value, errors, not_compared)
 
 
 def _with_defaults(config: Sections, manifest: Path) -> Sections:
@@ -144,8 +174,26 @@ def _changed_inputs(folder: FoldFolder, facts: FoldManifest) -> Iterator[str]:
             file, name = folder.experiment.collection.path / file.name, file.name
         yield from _same_hash(name, run["sha256"], file_hash(file) if file.is_file() else "")
     if lists := facts.get("training_lists"):
-        file = Path(lists["file"])
-        yield from _same_hash(lists["file"], lists["sha256"], file_hash(file) if file.is_file() else "")
+        yield from _same_hash(lists["file"], lists["sha256"], source_hash(Path(lists["file"])))
+
+
+def _data_of(folder: FoldFolder, facts: FoldManifest) -> Iterator[tuple[str, str, str]]:
+    """The feature files or the documents of a fold: name, recorded hash, and present hash; "" if they are not here.
+
+    The documents of a source that is no file or folder, such as an id of ir_datasets, have its name in place of a hash.
+    """
+    source = str(facts["config"]["collection"]["source"])
+    if features := facts.get("features"):
+        files = {file.name: file for file in fold_files(source, folder.name)}
+        for name, recorded in check_shape(features.get("files", {}), dict[str, str]).items():
+            yield f"{source}, {name}", recorded, kept_hash(files[name]) if name in files else ""
+    elif documents := facts.get("documents"):
+        try:
+            collection = open_collection(source)
+            found = collection.fingerprint if Path(source).exists() else documents["fingerprint"]
+        except UserError:  # it is another folder now, or there is none
+            found = ""
+        yield f"{source}, documents", documents["fingerprint"], found
 
 
 def _changed_queries(config: Sections, whole: Fold, recorded: Fold) -> Iterator[str]:

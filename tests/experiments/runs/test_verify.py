@@ -61,7 +61,8 @@ def test_finished_runs_hold(here, capsys, tmp_path, monkeypatch):
     assert (code, said) == (0, {"hinge/fold2": f"{sum(of_query) / len(of_query):.4f}   holds"})
     (here / "runs").rename(tmp_path / "elsewhere")  # a folder may be moved
     monkeypatch.chdir(tmp_path)
-    assert verified(capsys, tmp_path / "elsewhere" / "towns")[0] == 0
+    code, _, below = verified(capsys, tmp_path / "elsewhere" / "towns")
+    assert (code, below.splitlines()[0]) == (0, "towns, documents: is not on this machine: not compared")
 
 
 def test_the_manifest_says_what_was_measured_and_with_what(here):
@@ -105,6 +106,7 @@ def instead(old, new):
         ("hinge/all.run", instead(b" Q0 d", b" Q0 x"), ["hinge/all.run"], "found 1 queries that differ: q"),
         ("bm25.run", instead(b" 1 ", b" 9 "), FOLDS, "bm25.run: expected SHA-256"),
         ("bm25.run", None, FOLDS, "bm25.run: expected a file, found none"),
+        ("../../towns/corpus.jsonl", flipped, FOLDS, "towns, documents: expected "),
         ("qrels.txt", instead(b"q0 0 d0-0 1", b"q0 0 d0-0 0"), FOLDS, "queries: expected SHA-256"),
         ("hinge/fold2", None, ["hinge/fold2", "hinge/all.run"], "manifest.json: cannot be read"),
     ],
@@ -184,6 +186,28 @@ def test_feature_vectors_fold_by_fold(tmp_path, capsys, monkeypatch):
     assert (code, below) == (0, "Everything that is recorded holds.\n")
     assert len(said) == 6
     assert "java" not in facts_of(Path("runs/letor/smoothi/fold2"))
+    lines = Path("letor/Fold2/vali.txt").read_text().splitlines(keepends=True)
+    Path("letor/Fold2/vali.txt").write_text("".join(lines[:-1]))
+    code, said, _ = verified(capsys, "runs/letor")
+    assert (code, said["smoothi/fold1"][-5:]) == (1, "holds")
+    assert "letor, vali.txt: expected " in said["smoothi/fold2"]
+    Path("letor/Fold2").rename("elsewhere")
+    code, said, below = verified(capsys, "runs/letor")
+    files = [f"letor, {name}.txt: is not on this machine: not compared" for name in ("train", "vali", "test")]
+    assert code == 0
+    assert below.splitlines() == [*files, "All else that is recorded holds; 3 of the inputs could not be compared."]
+
+
+def test_a_final_model_of_feature_vectors_before_and_beside_folds(tmp_path, capsys, monkeypatch):
+    write_folds_of_features(tmp_path / "letor")
+    (tmp_path / "letor.toml").write_text(SETTINGS)
+    monkeypatch.chdir(tmp_path)
+    for fold in ("final", "2"):
+        main(["train", "--config", "letor.toml", "--epochs", "1", "--fold", fold])
+        code, said, _ = verified(capsys, "runs/letor")
+        assert (code, said["smoothi/final"]) == (0, "holds")
+    assert len(read_qrels("runs/letor/qrels.txt")) == 30
+    assert said["smoothi/fold2"].endswith("holds")
 
 
 def test_mistakes_are_one_line(here, capsys):
