@@ -5,10 +5,10 @@ from rerank.config import Config, EncoderSettings, validate
 from rerank.data.splitting import Cut
 from rerank.evaluation.measures import measure_name
 from rerank.losses import LABELS
-from rerank.models.pooling import POOLINGS
+from rerank.models.pooling import check_pooling
 from rerank.training.objective import open_loss
 from rerank.training.tracking import check_tracker
-from rerank.utils.errors import UserError, nearest, needed
+from rerank.utils.errors import UserError, needed
 
 
 def check_training(config: Config, lists: str = "") -> None:
@@ -44,8 +44,7 @@ def cut_of(settings: EncoderSettings) -> Cut:
 def check_encoder(config: Config) -> None:
     """Raises UserError for an unknown pooling, a wrong overlap or template, and LoRA without peft."""
     cut_of(config.encoder)
-    if (pooling := config.encoder.pooling) not in POOLINGS:
-        raise UserError(f"--encoder.pooling {pooling}: no such pooling; {nearest(pooling, POOLINGS)}")
+    check_pooling(config.encoder.pooling)
     if config.encoder.template:
         check_text_template(config.encoder.template)
     if rank := config.encoder.lora_rank:

@@ -16,7 +16,7 @@ from rerank.models.encoder import LoadedEncoder, load_encoder
 from rerank.models.export.folder import ExportedCrossEncoder, is_export, open_export
 from rerank.models.heads import Float32Linear, folded, unfolded
 from rerank.models.hub import quiet_transformers, recorded_cut
-from rerank.models.pooling import expect_pooling
+from rerank.models.pooling import check_pooling, expect_pooling
 from rerank.utils.errors import UserError, needed
 from rerank.utils.progress import log
 
@@ -38,7 +38,7 @@ def open_cross_encoder(name: str, pooling: str, seed: int, template: str = "", l
 
     A folder that `save_cross_encoder` wrote has its own linear layer; an encoder gets a new one, initialised with
     `seed`. If `template` is empty, the saved one is used. With a `lora_rank`, the body is trained by low-rank
-    adaptation. Raises UserError for an encoder that cannot be loaded or saved, and for an unknown pooling.
+    adaptation. Raises UserError for an encoder that cannot be loaded or saved.
     """
     loaded, head = _load(name)
     if lora_rank:
@@ -103,7 +103,7 @@ def open_trained_cross_encoder(
     """Opens a model for scoring: a checkpoint or an export of ours, or any cross-encoder, by folder or by hub name.
 
     The pooling, `max_doc_tokens`, template and cut of a checkpoint of ours override the arguments. Raises UserError for
-    an encoder without a trained head, and for a template that differs from the checkpoint's.
+    an encoder without a trained head, for an unknown pooling, and for a template that differs from the checkpoint's.
     """
     if is_export(name):
         return open_export(name, template)
@@ -123,10 +123,13 @@ def open_trained_cross_encoder(
             f"{model.template!r}; leave --encoder.template out"
         )
     model.first_stage_weight = settings.get("first_stage_weight", 0.0)
-    model.pooling = settings.get("pooling", pooling)
-    expect_pooling(name, model.pooling)
+    if "pooling" in settings:
+        expect_pooling(name, settings["pooling"])
+        model.pooling, model.cut = settings["pooling"], recorded_cut(settings)
+    else:
+        check_pooling(pooling)
+        model.cut = cut
     model.max_doc_tokens = settings.get("max_doc_tokens", max_doc_tokens)
-    model.cut = recorded_cut(settings) if "pooling" in settings else cut
     return model
 
 

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import get_args
 
 import torch
 
 from rerank.config.settings import Precision
 from rerank.utils.errors import UserError
+from rerank.utils.texts import check_name
 
 Autocast = Callable[[], AbstractContextManager[object]]
 """Makes the context that a forward pass runs in, such as `accelerator.autocast`."""
@@ -79,7 +81,7 @@ def unusable_gpu(index: int = 0) -> str:
 
 
 def open_device(device: str | torch.device | None) -> torch.device:
-    """The device; None: a CUDA GPU if there is one, else the CPU. Raises UserError for a GPU that torch cannot use."""
+    """The device; None: a CUDA GPU if there is one, else the CPU. Raises UserError for a device torch cannot use."""
     if not isinstance(device, str | torch.device | None):
         raise TypeError(f"device: expected a text or a torch.device, got {device!r:.80}")
     try:
@@ -88,11 +90,18 @@ def open_device(device: str | torch.device | None) -> torch.device:
         raise UserError(
             f"device {device}: torch has no such device; expected such as cpu, cuda, cuda:1 or mps"
         ) from None
-    if (device is None or target.type == "cuda") and (reason := unusable_gpu(target.index or 0)):
+    index = target.index or 0
+    known = index if index < torch.cuda.device_count() else 0
+    if (device is None or target.type == "cuda") and (reason := unusable_gpu(known)):
         raise UserError(
             f"device {device}: PyTorch cannot run on the NVIDIA GPU of this machine: {reason.rstrip('.')}; "
             'device="cpu" takes the CPU'
         )
+    try:
+        torch.empty(0, device=target)
+    except (AssertionError, RuntimeError) as error:  # builds and drivers raise different types
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise UserError(f"device {device}: {reason}; expected a device of this machine, such as cpu") from None
     return target
 
 
@@ -121,8 +130,10 @@ def choose_precision(precision: Precision, device: torch.device, flag: str = "--
 
     "auto" is bf16 on GPUs with bf16 in hardware and on CPUs where bf16 products are faster (see `bf16_gain`), fp16 on
     Volta and Turing, and otherwise float32. Several processes on CPUs use float32, as each would measure for itself.
-    Raises UserError for a precision that the device does not support.
+    Raises ValueError for an unknown precision, and UserError for one that the device does not support.
     """
+    if check_name(flag, precision) not in get_args(Precision):
+        raise ValueError(f"{flag}: got {precision}, expected {', '.join(get_args(Precision))}")
     native = device.type != "cuda" or _is_ampere(device)
     if precision == "auto":
         if device.type == "cpu" and "LOCAL_RANK" not in os.environ:

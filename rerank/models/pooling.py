@@ -40,6 +40,12 @@ def expect_pooling(name: str, pooling: str) -> None:
         )
 
 
+def check_pooling(pooling: str) -> None:
+    """Raises UserError for a value of --encoder.pooling that is not registered."""
+    if pooling not in POOLINGS:
+        raise UserError(f"--encoder.pooling {pooling}: no such pooling; {nearest(pooling, POOLINGS)}")
+
+
 def moves_with_scores(function: Pooling) -> bool:
     """Whether adding a constant to all passage scores adds it to all document scores.
 

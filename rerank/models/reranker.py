@@ -1,6 +1,7 @@
 """Reranker: ranks texts for a query and re-ranks runs, with a trained model and nothing on disk."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -11,7 +12,7 @@ import torch
 from rerank.config import EncoderSettings
 from rerank.data.candidates import select_candidates, standardised
 from rerank.data.collections import Collection, Documents
-from rerank.data.given import given_count, given_run
+from rerank.data.given import given_count, given_run, given_weights
 from rerank.data.splitting import Cut
 from rerank.data.types import BestPassage, Run
 from rerank.models.checkpoints import open_trained_cross_encoder, save_cross_encoder
@@ -26,6 +27,8 @@ from rerank.utils.texts import check_path, check_text, list_of_pairs, list_of_te
 if TYPE_CHECKING:
     from pandas import DataFrame
     from pyterrier import Transformer
+
+LARGEST_SCORE = torch.finfo(torch.float32).max
 
 
 class Ranked(NamedTuple):
@@ -93,9 +96,15 @@ class Reranker:
             passage_overlap: tokens that a passage shares with the next one; a checkpoint of ours overrides it.
 
         Raises UserError for a model that cannot be loaded or has no trained head, for a template that differs from the
-        checkpoint's or lacks a placeholder, and for a device or precision that torch cannot use.
+        checkpoint's or lacks a placeholder, for an unknown pooling, and for a device or precision that torch cannot
+        use; ValueError for a number of tokens that is too small.
         """
         target, name = open_device(device), check_path("name_or_folder", name_or_folder)
+        given_count(max_doc_tokens, "max_doc_tokens")
+        given_count(passage_tokens or None, "passage_tokens")
+        given_count(passage_overlap or None, "passage_overlap")
+        if max_tokens_per_forward != "auto":
+            given_count(max_tokens_per_forward, "max_tokens_per_forward")
         cut = Cut(passage_tokens, passage_overlap)
         model = open_trained_cross_encoder(name, pooling, max_doc_tokens, template, cut)
         return cls(TextScorer(model, target, precision, max_tokens_per_forward), name)
@@ -120,13 +129,15 @@ class Reranker:
             repo_id: "user/name".
             private: whether a new repository is private.
             token: an access token; the default is the one of `hf auth login`.
+
+        Raises UserError for an exported graph, before a repository is created.
         """
         from huggingface_hub import HfApi
 
         api = HfApi(token=token)
-        repository = api.create_repo(repo_id, private=private, exist_ok=True)
         with TemporaryDirectory() as temporary:
             folder = self.save(Path(temporary) / "model")
+            repository = api.create_repo(repo_id, private=private, exist_ok=True)
             api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message="Upload a cross-encoder of rerank")
         return str(repository)
 
@@ -196,10 +207,10 @@ class Reranker:
         weight = self.model.first_stage_weight
         if not weight or first_scores is None:
             return scores
-        if len(first_scores) != len(scores):
-            raise ValueError(f"first_scores: got {len(first_scores)} for {len(scores)} documents")
-        added = np.array(standardised(first_scores), dtype=np.float32)
-        return np.asarray(scores + np.float32(weight) * added)
+        added = _standardised("first_scores", first_scores)
+        if len(added) != len(scores):
+            raise ValueError(f"first_scores: got {len(added)} for {len(scores)} documents")
+        return np.asarray(scores + np.float32(weight) * np.array(added, dtype=np.float32))
 
     def predict(self, pairs: Iterable[tuple[str, str]], show: bool = True) -> np.ndarray:
         """(pairs,) float32 scores of (query, document) texts, in their order; equal pairs are scored once.
@@ -268,13 +279,22 @@ class Reranker:
                 queries, texts = (list_of_texts(f"column {name}", inp[name]) for name in ("query", "text"))
                 scores = predict(list(zip(queries, texts, strict=True))).astype(float)
                 if weight:
-                    scores += weight * inp.groupby("qid")["score"].transform(lambda given: standardised(list(given)))
+                    scores += weight * inp.groupby("qid")["score"].transform(partial(_standardised, "column score"))
                 return pt.model.add_ranks(inp.assign(score=scores))
 
             def __repr__(self) -> str:
                 return shown
 
         return RerankTransformer()
+
+
+def _standardised(what: str, scores: Iterable[float]) -> tuple[float, ...]:
+    """First-stage scores, standardised; raises TypeError for no sequence of numbers, UserError for one not finite."""
+    given = given_weights(scores, what)
+    for place, score in enumerate(given):
+        if not abs(score) <= LARGEST_SCORE:
+            raise UserError(f"{what}[{place}]: got {score}, expected a finite score (float32)")
+    return standardised(given)
 
 
 def _pairs(query: str, documents: Sequence[str]) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,6 @@ from rerank.models.memory import TokenBudget, open_budget
 from rerank.utils.errors import UserError
 from rerank.utils.parallel import prefetch
 from rerank.utils.progress import log, progress
-from rerank.utils.texts import check_name
 
 Scorer = CrossEncoder | ExportedCrossEncoder
 """A model that scores packed passages and pools their scores."""
@@ -190,8 +189,6 @@ class TextScorer:
         precision: Precision = "auto",
         max_tokens_per_forward: int | Literal["auto"] = "auto",
     ) -> None:
-        if check_name("precision", precision) not in get_args(Precision):
-            raise ValueError(f"precision: got {precision}, expected auto, float32, bf16 or fp16")
         self.precision = choose_precision(precision, device, "precision")
         self._autocast = autocast_of(self.precision, device)
         for line in model.place(device, self._autocast, precision == "auto"):

@@ -6,6 +6,7 @@ import pytest
 from ir_measures import AP, nDCG
 
 from rerank import Reranker
+from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_texts
 from tests.support.tiny_encoders import make_cross_encoder
 
@@ -89,3 +90,6 @@ def test_a_model_that_adds_the_first_stages_scores_reads_them(reranker, results,
         assert list(rows.score) == pytest.approx(list(expected), abs=1e-5)
     with pytest.raises(Exception, match="score"):
         reranker.transformer()(results.drop(columns="score"))
+    results.loc[2, "score"] = float("nan")
+    with pytest.raises(UserError, match=r"column score\[\d\]: got nan, expected a finite score"):
+        reranker.transformer()(results)

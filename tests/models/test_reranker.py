@@ -113,6 +113,12 @@ def test_a_model_is_pushed_to_the_hub_as_it_is_saved(reranker, monkeypatch):
     assert (pushed["repo_id"], pushed["private"], pushed["token"]) == ("me/model", True, "hf_x")
     assert pushed["score"] == pytest.approx(reranker.score("amber", ["birch"]).tolist(), abs=1e-6)
 
+    pushed.clear()
+    monkeypatch.setattr(reranker, "model", "an exported graph")
+    with pytest.raises(UserError, match="is an exported graph, not a model; copy its folder instead"):
+        reranker.push_to_hub("me/graph")
+    assert "repo_id" not in pushed
+
 
 def test_documents_are_ranked_best_first(reranker):
     scores = reranker.score("fjord", DOCUMENTS)
@@ -209,10 +215,34 @@ def test_wrong_arguments_are_refused(folder, reranker, tmp_path):
         reranker.rerank({"q1": {"d1": 1.0}}, "towns")
     with pytest.raises(TypeError, match=r"run: expected {query_id: {doc_id: score}}, got str"):
         reranker.rerank("bm25.run", "towns")
-    with pytest.raises(ValueError, match="precision: got half, expected auto, float32, bf16 or fp16"):
-        Reranker.load(folder, precision="half")
+    encoder = make_encoder("bert", tmp_path, WORDS)
+    for load, model in ((Reranker.load, folder), (BiEncoder.load, encoder)):
+        with pytest.raises(ValueError, match="precision: got half, expected auto, float32, bf16, fp16"):
+            load(model, device="cpu", precision="half")
+        for device in ("cuda:7", "xla"):
+            with pytest.raises(UserError, match=f"device {device}: .*; expected a device of this machine, such as cpu"):
+                load(model, device=device)
+    with pytest.raises(UserError, match=r"--encoder.pooling maxx: no such pooling; did you mean max\?"):
+        Reranker.load(folder, device="cpu", pooling="maxx")
+    for name in ("max_doc_tokens", "passage_tokens", "passage_overlap", "max_tokens_per_forward"):
+        with pytest.raises(ValueError, match=f"{name}: expected 1 or more, got -3"):
+            Reranker.load(folder, device="cpu", **{name: -3})
     with pytest.raises(UserError, match="an encoder without a trained head: its architecture is BertModel"):
-        Reranker.load(make_encoder("bert", tmp_path, WORDS))
+        Reranker.load(encoder)
+
+
+def test_first_stage_scores_that_are_no_finite_numbers_are_refused(reranker, monkeypatch):
+    monkeypatch.setattr(reranker.model, "first_stage_weight", 0.5)
+    for scores, error, expected in [
+        ([1.0, float("nan")], UserError, r"first_scores\[1\]: got nan, expected a finite score \(float32\)"),
+        ([1e308, 1.0], UserError, r"first_scores\[0\]: got 1e\+308, expected a finite score"),
+        (["x", 1.0], TypeError, r"first_scores\[0\]: expected a number, got 'x'"),
+        ({0: 1.0, 1: 2.0}, TypeError, "first_scores: expected a sequence of numbers, got dict"),
+        ([1.0], ValueError, "first_scores: got 1 for 2 documents"),
+    ]:
+        for ask in (reranker.rank, reranker.score, reranker.rank_passages):
+            with pytest.raises(error, match=expected):
+                ask("fjord", ["amber", "birch"], first_scores=scores)
 
 
 @pytest.mark.parametrize("template", ["", "Query: {query} Document: {document}"])
