@@ -1,6 +1,7 @@
 """A bi-encoder, which encodes queries and documents separately, opened by sentence-transformers."""
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,16 +146,21 @@ def _dimensions(model: "SentenceTransformer") -> int | None:
 
 def with_tokenizer(name: str, model: Any, autocast: Autocast, limit: int | None) -> BiEncoder:
     """Wraps a model of sentence-transformers that reads `limit` tokens of a document and its prompt; None: no limit."""
-    if not isinstance(limit, int | float | None):
-        raise UserError(
-            f"encoder {name}: expected a number of tokens as its longest text, got {shown(limit)}; {EXPECTED}"
-        )
-    if limit is None or limit == float("inf"):
+    if limit is None or limit == math.inf:
         return BiEncoder(name, model, autocast, None, None)
+    if not isinstance(limit, int):
+        raise UserError(
+            f"encoder {name}: expected a whole number of tokens as its longest text, got {shown(limit)}; {EXPECTED}"
+        )
     tokenizer = model.tokenizer
     if not getattr(tokenizer, "is_fast", False):
         raise UserError(f"encoder {name}: its tokenizer reports no offsets of tokens; expected a tokenizer.json")
     around = len(tokenizer(model.prompts.get("document") or "")["input_ids"])
+    if limit <= around:
+        raise UserError(
+            f"encoder {name}: its longest text has {limit} tokens, of which special tokens and the document prompt "
+            f"take {around}: none is left for a document; {EXPECTED}"
+        )
     return BiEncoder(name, model, autocast, limit - around, open_offset_tokenizer(tokenizer.backend_tokenizer.to_str()))
 
 

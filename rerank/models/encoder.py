@@ -97,7 +97,7 @@ def load_encoder(name_or_folder: str) -> LoadedEncoder:
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # saved, for other libraries
     usable, first = positions(model)
-    max_length = min(usable, tokenizer.model_max_length)
+    max_length = int(min(usable, tokenizer.model_max_length))  # a file may state 512.0
     last_token = last_token_head(model, name_or_folder) if decoder else None
     return LoadedEncoder(tokenizer, model, own_head, max_length, first, last_token)
 
@@ -178,11 +178,19 @@ def _check_tokenizer(
 
 
 def positions(model: "PreTrainedModel") -> tuple[int, int]:
-    """The number of usable positions, and the first: RoBERTa's start after the padding id, so two are not usable."""
+    """The number of usable positions, and the first: RoBERTa's start after the padding id, so two are not usable.
+
+    Raises UserError if the model's config states none.
+    """
     stated = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 512
     usable, first = stated, 0
     for name, table in model.named_modules():
         if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
             lost = 0 if table.padding_idx is None else table.padding_idx + 1
             usable, first = min(usable, table.num_embeddings - lost), max(first, lost)
+    if usable < 1:
+        raise UserError(
+            f"{model.name_or_path}: its config states {stated} positions, of which {usable} are usable; expected 1 or "
+            "more: download or save it again"
+        )
     return usable, first

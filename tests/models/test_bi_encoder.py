@@ -2,6 +2,7 @@
 
 import json
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -151,8 +152,6 @@ def test_passages_are_the_whole_text_and_of_about_equal_length(kind, tmp_path):
 
 
 def test_the_hash_is_of_all_files_that_a_vector_depends_on(configured):
-    from pathlib import Path
-
     folder = configured()
     before = bi_encoder_hash(folder)
     assert bi_encoder_hash(folder) == before
@@ -177,6 +176,15 @@ def test_what_is_no_bi_encoder_is_one_line(tmp_path, configured):
     damaged.write_text("[{")
     with pytest.raises(UserError, match=r"modules\.json: not JSON .*; download or save the model again"):
         BiEncoder.load(str(damaged.parent), device="cpu")
+
+
+def test_a_longest_text_that_leaves_no_token_for_a_document_is_refused(configured):
+    folder = configured(prompts={"document": "ember " * 22, "query": ""})
+    with pytest.raises(UserError, match="24 tokens, of which special tokens and the document prompt take 24: none"):
+        BiEncoder.load(folder, device="cpu")
+    Path(folder, "sentence_bert_config.json").write_text('{"max_seq_length": 20.5}')
+    with pytest.raises(UserError, match=r"expected a whole number of tokens as its longest text, got 20\.5"):
+        BiEncoder.load(folder, device="cpu")
 
 
 def test_what_is_no_list_of_texts_is_refused_and_none_has_no_vector(tmp_path):

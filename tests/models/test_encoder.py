@@ -36,11 +36,12 @@ def test_every_kind_opens_and_runs(kind: str, tmp_path: Path) -> None:
     assert not any("pooler" in name for name, _ in loaded.model.named_parameters())
 
 
-def test_max_length_follows_a_tokenizer_that_states_less(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stated", [256, 256.0])
+def test_max_length_follows_a_tokenizer_that_states_less(tmp_path: Path, stated: float) -> None:
     folder = make_encoder("bert", tmp_path / "bert", WORDS)
     file = folder / "tokenizer_config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "model_max_length": 256}))
-    assert load_encoder(str(folder)).max_length == 256
+    file.write_text(json.dumps({**json.loads(file.read_text()), "model_max_length": stated}))
+    assert repr(load_encoder(str(folder)).max_length) == "256"
 
 
 @pytest.mark.parametrize("kind", ["bert", "mpnet", "modernbert"])
@@ -116,6 +117,12 @@ def cut(name: str):
     return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:100])
 
 
+def no_positions(folder: Path) -> None:
+    """ModernBERT has no table of positions whose size could contradict its config."""
+    make_encoder("modernbert", folder, WORDS)
+    change_config(folder, max_position_embeddings=-5)
+
+
 def decoder(name: str) -> tuple:
     """A decoder without a classification head."""
     change = config_of(name, architectures=[f"{name}LMHeadModel"])
@@ -138,6 +145,7 @@ MISTAKES = {
     "an encoder turned into a decoder": (
         lambda folder: change_config(folder, is_decoder=True), "a bert model saved as BertModel, not a text encoder",
     ),
+    "no positions": (no_positions, "states -5 positions, of which -5 are usable; expected 1 or more"),
     "a classifier with two outputs": (
         lambda folder: make_cross_encoder("bert", folder, WORDS, outputs=2), "a classifier with 2 outputs; expected",
     ),
