@@ -102,6 +102,8 @@ def soft_permutation(scores: Tensor, mask: Tensor | None = None, epsilon: float 
     """
     check_positive("epsilon", epsilon)
     scores, mask = mask_scores(scores, mask)
+    if not scores.numel():
+        return scores[:, None, :].expand(-1, scores.shape[1], -1)
     count = mask.sum(dim=1, keepdim=True)
     centred = (scores - scores.sum(dim=1, keepdim=True) / count.clamp_min(1)).masked_fill(~mask, 0)
     variance = centred.square().sum(dim=1, keepdim=True) / count.clamp_min(1)

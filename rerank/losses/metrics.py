@@ -27,10 +27,10 @@ def parse(metric: str) -> Metric:
     >>> parse("ndcg@10")
     Metric(name='ndcg', cutoff=10)
     """
-    match = re.fullmatch(r"(p|rr|ndcg)@(\d+)|(rr|ndcg|ap)", metric.lower())
+    match = re.fullmatch(r"(p|rr|ndcg)@(\d{1,9})|(rr|ndcg|ap)", metric.lower())
     cutoff = int(match[2]) if match and match[2] else None
     if match is None or cutoff == 0:
-        raise ValueError(f"metric {metric!r}: expected p@K, rr@K, ndcg@K, rr, ndcg or ap, with K of 1 or more")
+        raise ValueError(f"metric {metric!r}: expected p@K, rr@K, ndcg@K, rr, ndcg or ap, with K from 1 to 999999999")
     return Metric(match[1] or match[3], cutoff)
 
 
@@ -119,11 +119,12 @@ def exact_metric(scores: Tensor, labels: Tensor, mask: Tensor | None = None, met
     """The true metric of the ranking by score; ties are in order of appearance.
 
     Scores, labels and mask are as for a loss; the metric is p@K, rr@K, ndcg@K, rr, ndcg or ap. Returns (lists,) without
-    a gradient; 0 where no document is relevant. Raises ValueError for another metric and for shapes that differ.
+    a gradient; 0 where no document is relevant. Raises ValueError for another metric, and as `mask_inputs`.
 
     >>> exact_metric(torch.tensor([[0.3, 0.7, 0.1]]), torch.tensor([[1, 0, 1]]), metric="ap")
     tensor([0.5833])
     """
     parsed = parse(metric)
-    scores, labels, mask = mask_inputs(scores, labels.clamp_min(0), mask)
+    scores, labels, mask = mask_inputs(scores, labels, mask)
+    labels = labels.clamp_min(0)
     return metric_from_ranked(summed_labels(labels, parsed).gather(1, by_score(scores, mask)), labels, parsed)

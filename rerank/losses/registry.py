@@ -104,6 +104,8 @@ def create(name: str, **given: Setting) -> LossFunction:
         created(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
     except ValueError as error:  # a value that is out of range
         raise ValueError(f"{name}: {error}") from None
+    except OverflowError as error:
+        raise ValueError(f"{name}: got {given}: too large or too small to compute with ({error})") from None
     return created
 
 

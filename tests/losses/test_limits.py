@@ -64,6 +64,8 @@ def test_exact_takes_padding_empty_and_single_lists() -> None:
     mask = torch.tensor([[1, 0, 1], [1, 1, 1], [1, 0, 0]]).bool()
     assert exact_metric(scores, labels, mask, metric="ap").tolist() == [0.5, 0.0, 1.0]
     assert exact_metric(scores[:, :0], labels[:, :0]).tolist() == [0.0, 0.0, 0.0]
+    with pytest.raises(TypeError, match=r"labels: expected a tensor \(lists, documents\), got list"):
+        exact_metric(scores, [[1, 1, 0]])
 
 
 METRICS = ("p@3", "ap", "ndcg", "ndcg@5", "p@200", "rr", "rr@2")

@@ -5,6 +5,7 @@ import torch
 
 from rerank.losses import (
     approx_soft_ranks,
+    fast_soft_ranks,
     neuralsort_indicators,
     rank_indicators,
     soft_permutation,
@@ -43,6 +44,16 @@ def test_the_transport_plan_has_unit_marginals(documents: int) -> None:
 
 def test_the_transport_plan_of_a_list_that_is_all_masked_is_0() -> None:
     assert not soft_permutation(SCORES, torch.zeros_like(MASK)).any()
+
+
+@pytest.mark.parametrize("operator", [*OPERATORS, approx_soft_ranks, fast_soft_ranks])
+@pytest.mark.parametrize("shape", [(2, 0), (0, 3), (0, 0)])
+def test_no_list_and_no_document_are_no_mistake(operator, shape: tuple[int, int]) -> None:
+    scores = torch.zeros(shape, requires_grad=True)
+    found = operator(scores)
+    found.sum().backward()
+    assert found.shape == (*shape, *shape[1:] * (operator in OPERATORS))
+    assert scores.grad.shape == shape
 
 
 def test_sharp_indicators_and_soft_ranks_are_those_of_the_sorted_scores() -> None:

@@ -129,6 +129,8 @@ def test_create_checks_names_types_and_values():
         ("smoothi", {"stop_gradient": 0}, "stop_gradient: expected bool, got 0"),
         ("listap", {"bins": 2.5}, "bins: expected int, got 2.5"),
         ("smoothi", {"delta": 0.7}, "delta must"),
+        ("ot", {"epsilon": 5e-324}, "ot: got {'epsilon': 5e-324}: too large or too small to compute"),
+        ("lambda_loss", {"metric": f"p@{10**20}"}, "lambda_loss: metric 'p@100000000000000000000': expected p@K"),
     ]:
         with pytest.raises(ValueError) as raised:  # noqa: PT011
             create(name, **given)
