@@ -139,5 +139,12 @@ def test_full_float32_takes_back_what_was_chosen():
         with full_float32():
             assert matmul.fp32_precision == "ieee"
         assert matmul.fp32_precision == "tf32"
+        first, second = full_float32(), full_float32()  # of two threads: the one that began first ends first
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert matmul.fp32_precision == "ieee"
+        second.__exit__(None, None, None)
+        assert matmul.fp32_precision == "tf32"
     finally:
         matmul.fp32_precision = before
