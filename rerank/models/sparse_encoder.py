@@ -1,17 +1,16 @@
 """A sparse encoder, such as SPLADE, whose vectors weigh word pieces, opened by sentence-transformers."""
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
 import torch
 from scipy import sparse
 
 from rerank.data.embeddings import DOT
 from rerank.models.bi_encoder import BiEncoder, open_model, stated_kinds, with_tokenizer
 from rerank.models.gpu import Precision
-from rerank.models.hub import bi_encoder_hash
 from rerank.utils.errors import UserError
 
 if TYPE_CHECKING:
@@ -35,10 +34,10 @@ class SparseEncoder:
     name: str
     encoder: BiEncoder = field(repr=False)
 
-    @functools.cached_property
+    @property
     def hash(self) -> str:
         """A hash of all its files."""
-        return bi_encoder_hash(self.name)
+        return self.encoder.hash
 
     @property
     def _model(self) -> "Model":
@@ -48,7 +47,7 @@ class SparseEncoder:
         """(queries, vocabulary) float32 weights."""
         with self.encoder.autocast():
             found = self._model.encode_query(list(queries), batch_size=PASSAGES_AT_ONCE, show_progress_bar=False)
-        return _to_rows(found)
+        return self._to_rows(found)
 
     def encode_documents(self, texts: Sequence[str]) -> sparse.csr_matrix:
         """(documents, vocabulary) float32 weights; a weight of a long document is the highest of its passages."""
@@ -56,12 +55,25 @@ class SparseEncoder:
         with self.encoder.autocast():
             flat = [passage for of_text in passages for passage in of_text]
             found = self._model.encode_document(flat, batch_size=PASSAGES_AT_ONCE, show_progress_bar=False)
-        rows, end, documents = _to_rows(found), 0, []
+        rows, end, documents = self._to_rows(found), 0, []
         for of_text in passages:
             begin, end = end, end + len(of_text)
-            parts = [rows[place] for place in range(begin, end)]
-            documents.append(functools.reduce(lambda one, other: one.maximum(other), parts))
+            documents.append(rows[begin:end].max(axis=0))
         return sparse.vstack(documents, format="csr")
+
+    def _to_rows(self, found: torch.Tensor) -> sparse.csr_matrix:
+        """A sparse tensor of torch as rows of scipy, without what is not positive."""
+        found = found.coalesce().cpu()
+        weights, (rows, columns) = found.values().float().numpy(), found.indices().numpy()
+        if not np.isfinite(weights).all():
+            raise UserError(
+                f"encoder {self.name}: gives a text a weight of NaN or infinity, expected numbers; choose another"
+            )
+        matrix = sparse.csr_matrix((weights, (rows, columns)), shape=tuple(found.shape))
+        matrix.data[matrix.data < 0] = 0
+        matrix.eliminate_zeros()
+        matrix.sort_indices()
+        return matrix
 
 
 def open_sparse_encoder(name: str, device: str, precision: Precision) -> SparseEncoder:
@@ -79,16 +91,3 @@ def open_sparse_encoder(name: str, device: str, precision: Precision) -> SparseE
     if str(model.similarity_fn_name) != DOT:
         raise UserError(f"encoder {name}: compares vectors by {model.similarity_fn_name}, expected {DOT}: take another")
     return SparseEncoder(name, with_tokenizer(name, model, autocast, model.max_seq_length))
-
-
-def _to_rows(found: torch.Tensor) -> sparse.csr_matrix:
-    """A sparse tensor of torch as rows of scipy, without what is not positive."""
-    found = found.coalesce().cpu()
-    weights, (rows, columns) = found.values().float().numpy(), found.indices().numpy()
-    if not torch.isfinite(found.values()).all():
-        raise UserError("the sparse encoder gives a weight of NaN or infinity, expected numbers; choose another")
-    matrix = sparse.csr_matrix((weights, (rows, columns)), shape=tuple(found.shape))
-    matrix.data[matrix.data < 0] = 0
-    matrix.eliminate_zeros()
-    matrix.sort_indices()
-    return matrix
