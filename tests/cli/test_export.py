@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -89,6 +91,14 @@ def test_an_int8_graph_is_close(form, there):
     assert 0 < np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
     assert np.corrcoef(found, expected)[0, 1] > 0.7
     assert len(list(Path(f"{form}-int8").glob("model.*"))) == (1 if form == "onnx" else 2)
+
+
+def test_openvino_sends_no_telemetry_when_a_graph_is_opened(there):
+    pytest.importorskip("openvino_telemetry")
+    code = "import rerank; rerank.Reranker.load('openvino-int8'); from openvino.tools.ovc import telemetry"
+    elsewhere = {name: value for name, value in os.environ.items() if name != "CI"}
+    words = [sys.executable, "-c", f"{code}; print(telemetry.consent)"]
+    assert subprocess.run(words, env=elsewhere, capture_output=True, text=True).stdout == "False\n"
 
 
 def test_openvino_rounds_the_first_layers_alone(there):

@@ -114,8 +114,6 @@ def write_export(target: Path, name: str, model: CrossEncoder, form: str, int8: 
         "max_doc_tokens": model.max_doc_tokens,
         "settings": {
             **model.settings,
-            "pooling": model.pooling,
-            "max_doc_tokens": model.max_doc_tokens,
             "passage_tokens": model.cut.tokens,
             "passage_overlap": model.cut.overlap,
         },

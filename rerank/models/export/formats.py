@@ -121,7 +121,8 @@ def _exact(module: Any) -> str:
 
 
 def _open_openvino(folder: Path, int8: bool) -> Graph:
-    needed("openvino", f"{folder}: a graph in OpenVINO's format")
+    with UNOBSERVED:  # the import sends the first event
+        needed("openvino", f"{folder}: a graph in OpenVINO's format")
     settings = {
         "INFERENCE_NUM_THREADS": torch.get_num_threads(),
         # Unquantised operations of an int8 graph may run in bf16; in float32 the graph is as slow as our model in bf16.
