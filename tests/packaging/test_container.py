@@ -35,3 +35,4 @@ def test_the_command_of_compose_is_valid():
     make_app().parse_args(service["command"], exit_on_error=False, print_error=False)
     assert service["ports"] == ["127.0.0.1:8080:8080"]
     assert shlex.join(service["command"]).startswith("serve runs/")
+    assert "UID" not in re.findall(r"\$\{(\w+)", service["user"])  # bash does not let a command line set UID
