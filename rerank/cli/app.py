@@ -14,18 +14,19 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "demo": "Run the whole pipeline on a small generated collection.\n\n"
-    "BM25, training with two losses on three folds, the table; two to four minutes, no network.",
+    "BM25, training with two losses on three folds, the table; about two minutes on two idle cores, no network.",
     "doctor": "Check that Java, the packages and the GPU are ready.\n\n"
     "A collection and an encoder are checked if they are given. Exit code 1 if something is missing.",
     "fit": "Fit the best pipeline for a collection and its judgments, as one folder that searches and serves.\n\n"
-    "BM25, a bi-encoder, feedback, fusion, late interaction and a query adapter are cross-validated; the last "
-    "stage answers unless another is clearly ahead.\n\n"
+    "BM25, a bi-encoder, feedback, fusion, late interaction, neighbours and stages that learn from the judgments are "
+    "cross-validated; the last stage answers unless another is clearly ahead.\n\n"
     "Example: rerank fit my-collection --encoder sentence-transformers/all-MiniLM-L6-v2",
     "update": "Take new, changed and removed documents into a fitted pipeline.\n\n"
     "Only new and changed documents are embedded; nothing is learned or measured again.",
     "retrieve": "Retrieve candidates with BM25 into runs/<collection>/bm25.run.",
     "fuse": "Fuse runs into one, by reciprocal rank or by interpolation.\n\n"
-    "The weights of an interpolation are given, or tuned on validation queries.",
+    "The weights of an interpolation are given, or tuned on validation queries.\n\n"
+    "Example: rerank fuse bm25.run dense.run --out fused.run",
     "mine": "Write training lists with hard negatives: documents that rank high and are not relevant.\n\n"
     "Example: rerank mine my-collection --by runs/my-collection/bm25.run --out lists.jsonl",
     "train": "Fine-tune an encoder, or a network on feature vectors, and write the runs of the test queries.\n\n"
@@ -35,20 +36,27 @@ COMMANDS = {
     "Example: rerank sweep letor --collection MQ2008",
     "distill": "Train an encoder on the scores of a cross-encoder, its teacher.\n\n"
     "The teacher scores the candidates of every query once; its scores are kept.\n\n"
-    "Example: rerank distill runs/my-collection/large --collection my-collection --encoder prajjwal1/bert-tiny",
+    "Example: rerank distill cross-encoder/ms-marco-MiniLM-L12-v2 --student microsoft/MiniLM-L6-H384-uncased "
+    "--collection my-collection",
     "score": "Rank queries with a fitted pipeline, or re-rank a run with a cross-encoder.\n\n"
-    "No judgments are needed; --collection.queries gives new queries.\n\n"
+    "No judgments are needed; --queries gives new queries.\n\n"
     "Example: rerank score runs/my-collection/pipeline --queries topics.tsv --out topics.run",
-    "search": "Search a collection with a fitted pipeline or a cross-encoder; the words of the query are marked.",
+    "search": "Search a collection with a fitted pipeline or a cross-encoder; the words of the query are marked.\n\n"
+    'Example: rerank search runs/my-collection/pipeline "wing flutter"',
     "serve": "Answer searches over HTTP, and re-ranking requests in the APIs of TEI, Jina, Cohere and vLLM.\n\n"
-    "Documents of any length are split into passages; requests are scored together.",
+    "Documents of any length are split into passages; requests are scored together.\n\n"
+    "Example: rerank serve runs/my-collection/pipeline",
     "export": "Write a checkpoint as a graph for a CPU, in float32 or int8.\n\n"
-    "`rerank score` and `Reranker.load` take its folder.",
-    "eval": "Evaluate and compare runs: means, standard errors, significance tests.",
+    "`rerank score`, `search`, `serve` and `Reranker.load` take its folder.\n\n"
+    "Example: rerank export runs/my-collection/smoothi/fold1/checkpoint small --format onnx --int8",
+    "eval": "Evaluate and compare runs: means, standard errors, significance tests.\n\n"
+    "Example: rerank eval bm25.run ours.run --qrels qrels.txt --measures nDCG@20 AP",
     "verify": "Verify finished runs against their manifests: files, hashes, settings, values.\n\n"
     "Exit code 1 if something differs.",
-    "report": "Write an HTML page about experiments, a pipeline or run files: tables, charts, queries, settings.",
-    "plot": "Write a chart of the report as a PDF, SVG or PNG file.",
+    "report": "Write an HTML page about experiments, a pipeline or run files: tables, charts, queries, settings.\n\n"
+    "Example: rerank report runs/my-collection",
+    "plot": "Write a chart of the report as a PDF, SVG or PNG file.\n\n"
+    "Example: rerank plot gain bm25.run ours.run --qrels qrels.txt --out gain.pdf",
 }
 """The help of each command, in the order of the data flow; the first sentence is its line in `rerank --help`."""
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from cyclopts import Parameter
+
 from rerank.config import (
     CollectionSettings,
     EncoderSettings,
@@ -12,7 +14,7 @@ from rerank.config import (
     TrainingSettings,
 )
 from rerank.config.flags import Flags
-from rerank.config.settings import often
+from rerank.config.settings import NAME, often
 from rerank.utils.parameters import PathText
 from rerank.utils.progress import print_result
 
@@ -34,6 +36,14 @@ class DistillationLoss(LossSettings):
 
 
 @dataclass(frozen=True)
+class StudentOutput(OutputSettings):
+    """Where the student is written."""
+
+    name: Annotated[str, often("--name"), Parameter(validator=NAME)] = ""
+    """The experiment's name; default: distill- and the name of the loss."""
+
+
+@dataclass(frozen=True)
 class DistillFlags(Flags):
     """The settings of a distillation."""
 
@@ -42,7 +52,7 @@ class DistillFlags(Flags):
     encoder: Student = Student()
     loss: DistillationLoss = DistillationLoss()
     training: TrainingSettings = TrainingSettings()
-    output: OutputSettings = OutputSettings()
+    output: StudentOutput = StudentOutput()
 
 
 def distill(

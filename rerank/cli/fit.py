@@ -20,9 +20,9 @@ class FitOptions:
     """The stages to try, the selection, and the folder."""
 
     encoder: PathText = "sentence-transformers/all-MiniLM-L6-v2"
-    """The bi-encoder of the stages: a hub name or a folder; none: only BM25."""
+    """The bi-encoder of the stages: a hub name or a folder; none: only BM25 and neighbours."""
     cross_encoder: Annotated[PathText, Parameter(show_default=False)] = ""
-    """A cross-encoder that re-ranks, fine-tuned in each fold: a hub name or a folder."""
+    """A cross-encoder that re-ranks, fine-tuned in each part: a hub name or a folder."""
     sparse_encoder: Annotated[PathText, Parameter(show_default=False)] = ""
     """A sparse encoder that retrieves too, such as SPLADE: a hub name or a folder."""
     train_encoder: Annotated[bool, Parameter(negative=())] = False

@@ -21,7 +21,7 @@ def plot(
     Parameters
     ----------
     chart
-        depth (for a collection); learning or gain (for one experiment).
+        depth (of a collection or run files), gain (of an experiment or two run files) or learning (of an experiment).
     paths
         runs/<collection>, or the folder of one experiment in it; or run files, to be compared with the first one.
     out

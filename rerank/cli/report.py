@@ -12,7 +12,7 @@ from rerank.utils.progress import print_result
 def report(
     *paths: Annotated[FilePath, Parameter(required=True)],
     out: OptionalPath = None,
-    measure: str = "nDCG@20",
+    measure: str | None = None,
     qrels: Path | None = None,
     collection: PathText = "",
 ) -> None:
@@ -25,7 +25,7 @@ def report(
     out
         The file to write; default: report.html in the folder, beside a pipeline, or here.
     measure
-        The measure of charts and queries, such as nDCG@20 or AP.
+        The measure of charts and queries, such as nDCG@20 or AP [default: nDCG@20]; a pipeline has its own.
     qrels
         For run files: their judgments [default: the qrels.txt near the runs].
     collection
@@ -34,10 +34,14 @@ def report(
     from rerank.pipelines.folder import is_pipeline
 
     if is_pipeline(paths[0]):
+        from rerank.experiments.runs.run_files import are_run_files, expect_not_given
         from rerank.pipelines.report import write_pipeline_report
 
+        are_run_files(paths)  # raises UserError for several folders
+        expect_not_given(paths[0], {"--measure": measure, "--qrels": qrels, "--collection": collection})
         print_result(write_pipeline_report(paths[0], out))
         return
+    from rerank.evaluation.weights import MEASURE
     from rerank.experiments.report.page import write_report
 
-    print_result(write_report(paths, out, measure, qrels, collection))
+    print_result(write_report(paths, out, measure or MEASURE, qrels, collection))

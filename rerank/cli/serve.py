@@ -60,7 +60,7 @@ class SearchedCollection(NamedCollection):
     """The documents of the search page."""
 
     source: Annotated[PathText, often("--collection"), Parameter(show_default=False)] = ""
-    """The collection that the page at / searches, as `rerank search` does; without it there is no page."""
+    """The collection that the page at / searches; without it, a checkpoint has no page."""
 
 
 @dataclass(frozen=True)

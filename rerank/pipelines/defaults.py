@@ -73,5 +73,6 @@ def check_encoder(encoder: str) -> None:
             encoder_folder(encoder)
         except UserError as error:
             raise UserError(
-                f"{error}; --encoder FOLDER names a bi-encoder on this machine, --encoder {NO_ENCODER} takes only BM25"
+                f"{error}; --encoder FOLDER names a bi-encoder on this machine, --encoder {NO_ENCODER} takes only BM25 "
+                "and neighbours"
             ) from error

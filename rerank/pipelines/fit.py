@@ -82,7 +82,7 @@ def fit(
         collection: an ir_datasets id, or a folder in BEIR's layout; or the settings of an experiment. The settings of
             the collection, the index, the device, the precision, the seed and the output folder are used.
         pipeline: the stages to try, such as `BM25Stage() >> CrossEncoderStage()`; by default those of `default_stages`.
-        encoder: the bi-encoder of the default stages, or "none" for BM25 only.
+        encoder: the bi-encoder of the default stages, or "none" for BM25 and neighbours only.
         cross_encoder: a model that re-ranks in the default stages.
         sparse_encoder: a sparse encoder, such as SPLADE, that retrieves in the default stages.
         train_encoder: whether the default stages also fine-tune the bi-encoder on the judgments.

@@ -1,6 +1,7 @@
 """The program itself: help, version, completion, exit codes."""
 
 import re
+import shlex
 import subprocess
 import sys
 
@@ -51,6 +52,13 @@ def test_the_first_screen_has_an_example_and_short_flags_and_all_the_rest(capsys
     assert {"--fold", "--config", "--loss", "--encoder", "--epochs"} <= first
     assert "--training.clip" not in first
     assert {"--fold", "--lists.relevant", "--training.clip", "--loss.alpha"} <= everything
+
+
+def test_the_examples_in_the_help_are_commands():
+    examples = [text.partition("Example: rerank ")[2] for text in COMMANDS.values() if "Example: " in text]
+    assert examples
+    for example in examples:
+        make_app().parse_args(shlex.split(example), exit_on_error=False, print_error=False)
 
 
 def test_the_version_is_printed(capsys):

@@ -93,6 +93,10 @@ def test_table_and_page_show_far_gains_and_how_many_queries_taught_a_part(topics
     page = Path("p-report.html").read_text()
     for text in (FAR, said, f"<td>{evidence['nested']['far']:+.4f}</td>", "<td>12</td>"):
         assert text in page
+    for flag, value in (("--measure", "AP"), ("--qrels", "q.txt"), ("--collection", "towns")):
+        line = failed(capsys, "report", "p", flag, value)
+        assert f"{flag} {value}: has no effect, as the folder p has its own; leave it out" in line
+    assert "p: is a folder; expected only this folder" in failed(capsys, "report", "p", "runs/towns")
 
 
 def test_a_published_split_says_that_its_parts_are_not_drawn(topics, capsys):

@@ -457,7 +457,7 @@ def test_the_report_shows_the_stages_and_verify_computes_the_means_again(here, c
 
 
 def test_mistakes_are_one_line(here, capsys):
-    assert "--encoder none takes only BM25" in failed(capsys, "fit", "towns", "--encoder", "no/such")
+    assert "--encoder none takes only BM25 and neighbours" in failed(capsys, "fit", "towns", "--encoder", "no/such")
     assert "towns: exists and is no pipeline" in failed(capsys, "fit", "towns", "--out", "towns", "--encoder", "none")
     assert "./nowhere: no such file or folder" in failed(capsys, "fit", "./nowhere")
     for command in (["score", "--out", "x.run"], ["search", "good"]):

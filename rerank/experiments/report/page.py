@@ -18,7 +18,7 @@ from rerank.experiments.report.queries import Texts, documents_of, most_changed,
 from rerank.experiments.runs.experiment_results import ExperimentResults, FoldEpoch, FoldResults
 from rerank.experiments.runs.manifest import FoldManifest
 from rerank.experiments.runs.results import Compared, Results, compared_with_first, open_results
-from rerank.experiments.runs.run_files import RunFiles, are_run_files, compare_files
+from rerank.experiments.runs.run_files import RunFiles, are_run_files, compare_files, expect_not_given
 from rerank.experiments.runs.settings import differences
 from rerank.utils.errors import UserError
 from rerank.utils.files import check_output, write_text
@@ -40,6 +40,7 @@ def write_report(
     if of_files:
         page = page_of_files(RunFiles.read(paths), measure, qrels, collection)
     else:
+        expect_not_given(paths[0], {"--qrels": qrels, "--collection": collection})
         page = page_of_experiments(open_results(paths[0], measure))
     write_text(out, page)
     return out

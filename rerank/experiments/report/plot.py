@@ -11,7 +11,7 @@ from rerank.experiments.report.depth import draw_depths
 from rerank.experiments.report.drawing import INK, QUIET, SERIES, colour, draw_figure, format_of, hover, save
 from rerank.experiments.runs.experiment_results import ExperimentResults, FoldResults
 from rerank.experiments.runs.results import Compared, Results, compared_with_first, open_results
-from rerank.experiments.runs.run_files import RunFiles, are_run_files
+from rerank.experiments.runs.run_files import RunFiles, are_run_files, expect_not_given
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.files import check_output
 
@@ -123,6 +123,7 @@ def plot(name: str, paths: Sequence[Path], out: Path, measure: str = "nDCG@20", 
             raise UserError(f"plot {name}: needs the folder of an experiment; run files have {others}")
         results = compared_with_first(RunFiles.read(paths), qrels, measure)
     else:
+        expect_not_given(paths[0], {"--qrels": qrels})
         results = open_results(paths[0], measure)
     shown = [] if name == DEPTH else results.experiments
     if len(shown) > 1:

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -76,6 +76,13 @@ def are_run_files(paths: Sequence[Path]) -> bool:
     if folder := next((path for path in paths if path.is_dir()), None):
         raise UserError(f"{folder}: is a folder; expected only this folder, or only run files")
     return True
+
+
+def expect_not_given(folder: Path, flags: Mapping[str, object]) -> None:
+    """Raises UserError for a flag with a value: `folder` has judgments, texts or a measure of its own."""
+    for flag, value in flags.items():
+        if value:
+            raise UserError(f"{flag} {value}: has no effect, as the folder {folder} has its own; leave it out")
 
 
 def _group_folds(paths: list[Path]) -> dict[str, dict[str, Path]]:

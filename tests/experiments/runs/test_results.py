@@ -2,6 +2,8 @@
 
 import shutil
 
+import pytest
+
 from rerank.data.runs import read_run
 from rerank.data.trec import ranked
 from rerank.experiments.runs.results import open_results
@@ -45,6 +47,13 @@ def test_what_is_no_folder_of_runs_is_one_line(folder, tmp_path, monkeypatch, ca
     for words in commands:
         assert "no experiment here has a finished fold" in failed(capsys, *words, str(folder))
     assert not (tmp_path / "depth.pdf").exists()
+
+
+@pytest.mark.parametrize("words", [("report", "--qrels"), ("report", "--collection"), ("plot", "depth", "--qrels")])
+def test_flags_of_run_files_are_refused_with_a_folder_of_runs(words, folder, tmp_path, capsys):
+    *command, flag = words
+    line = failed(capsys, *command, str(folder), flag, "towns", "--out", str(tmp_path / "new.pdf"))
+    assert f"{flag} towns: has no effect, as the folder {folder} has its own; leave it out" in line
 
 
 def test_a_damaged_log_is_named_with_its_line(folder, capsys):
