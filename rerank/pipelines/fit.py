@@ -1,6 +1,7 @@
 """Fits a pipeline: cross-validates its stages, selects the one that answers, and fits it on all judged queries."""
 
 import contextlib
+import itertools
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -111,17 +112,14 @@ def fit(
     expect_engine(engine)
     if pipeline is None:
         check_encoder(encoder)
+    else:
+        _expect_no_flags_of_default_stages(encoder, cross_encoder, sparse_encoder, train_encoder)
     world = World.open(config)
-    if train_encoder and pipeline is not None:
-        raise UserError(
-            "--train-encoder: has no effect with --pipeline; name a stage of the kind trained-encoder there"
-        )
     if train_encoder:
         check_train_encoder(encoder, len(_judged(world.collection)), world.collection.source)
-    tried = pipeline
-    if tried is None:
-        tried = default_stages(encoder, cross_encoder, world.texts.count(), sparse_encoder, train_encoder)
-    stages = (tried if isinstance(tried, Pipeline) else Pipeline(tried)).stages
+    if pipeline is None:
+        pipeline = default_stages(encoder, cross_encoder, world.texts.count(), sparse_encoder, train_encoder)
+    stages = (pipeline if isinstance(pipeline, Pipeline) else Pipeline(pipeline)).stages
     stages = leave_out(stages, without, "--without")
     place = Path(out) if out is not None else world.folder.path / "pipeline"
     check_place(place, "--out ")
@@ -129,18 +127,13 @@ def fit(
     unfinished = unfinished_folder(place)
     work = unfinished / short_hash(json.dumps(inputs, sort_keys=True))
     with locked(place.parent, f"pipeline-{place.name}"):
-        if place.exists() and is_portable(place) == portable and (kept := _same(place, inputs, config)):
-            log.info(f"{place}: is already fitted on these judgments and documents")
-            answer = choose_again(place, stages, budget)
+        is_kept = place.exists() and is_portable(place) == portable
+        if is_kept and (kept := _fitted_before(place, inputs, config, stages, budget)):
             if work.exists():  # a command was killed before it could remove it
                 remove_at_once(work)
             with contextlib.suppress(OSError):  # there is none, or it has the work of other inputs
                 unfinished.rmdir()
-            if answer == kept.answer:
-                return Pipeline.of(kept)
-            if answer:
-                return Pipeline.load(place, config.training.device, config.training.precision)
-            log.info(f"{place}: lacks the stage that this budget chooses: it is fitted again")
+            return Pipeline.of(kept)
         fitted, evidence = _fit(stages, world, measure, budget, work, engine)
         fitted = replace(fitted, inputs=inputs, folder=place)
         save_fitted(fitted, place, evidence, work / RUNS, portable)
@@ -150,14 +143,42 @@ def fit(
     return Pipeline.of(fitted)
 
 
-def _same(place: Path, inputs: FitInputs, config: Config) -> Fitted | None:
-    """The pipeline of a folder; None if it was fitted on other inputs or is damaged."""
+def _expect_no_flags_of_default_stages(
+    encoder: str, cross_encoder: str, sparse_encoder: str, train_encoder: bool
+) -> None:
+    """Raises UserError for a flag that only chooses default stages."""
+    given = {
+        "--encoder": ("dense", encoder != BI_ENCODER),
+        "--cross-encoder": ("cross-encoder", cross_encoder),
+        "--sparse-encoder": ("sparse", sparse_encoder),
+        "--train-encoder": ("trained-encoder", train_encoder),
+    }
+    for flag, (kind, is_given) in given.items():
+        if is_given:
+            raise UserError(f"{flag}: has no effect with --pipeline; name a stage of the kind {kind} there")
+
+
+def _fitted_before(
+    place: Path, inputs: FitInputs, config: Config, stages: Mapping[str, Stage], budget: float | None
+) -> Fitted | None:
+    """The pipeline of a folder, with the answer that the budget chooses.
+
+    None if the pipeline was fitted on other inputs, is damaged, or lacks the stage that the budget chooses.
+    """
+    settings = config.training
     try:
-        fitted = load_fitted(place, config.training.device, config.training.precision)
+        kept = load_fitted(place, settings.device, settings.precision)
     except UserError as error:
         log.info(f"fitting again: {error}")
         return None
-    return fitted if fitted.inputs == inputs else None
+    if kept.inputs != inputs:
+        return None
+    log.info(f"{place}: is already fitted on these judgments and documents")
+    answer = choose_again(place, stages, budget)
+    if answer is None:
+        log.info(f"{place}: lacks the stage that this budget chooses: it is fitted again")
+        return None
+    return kept if answer == kept.answer else load_fitted(place, settings.device, settings.precision)
 
 
 def _fit(
@@ -179,25 +200,18 @@ def _fit(
     queries = {query_id: collection.queries[query_id] for query_ids in parts.values() for query_id in query_ids}
     fitting = CrossFitting(stages, world.knowing(queries), parts, queries, work)
     fitting.fit_all(tested, engine)
-    for name in stages if tested else ():  # once before it is timed: an encoder embeds the documents that it ranks
-        fitting.run(name, tested[0], frozenset(tested[:1]))
-    rankers = {name: fitting.ranker(name, frozenset(tested[:1])) for name in stages}
-    timed = {query_id: queries[query_id] for part in tested[:1] for query_id in parts[part]} or collection.queries
-    ms = _times(Fitted(stages, fitting.world, rankers), timed)
+    ms = _times(fitting, tested)
     selected = select(fitting, tested, within(budget, stages, ms), measure)
-    near: dict[str, float] = {}
-    for name in selected.values:
-        run = fitting.runs(name, [(part, frozenset({part})) for part in tested])
-        best = [max(scores.values()) for scores in run.values() if scores]
-        if best and isinstance(stages[name], DenseStage):
-            near[name] = float(np.quantile(best, FAR_SHARE))
+    runs = {name: fitting.runs(name, [(part, frozenset({part})) for part in tested]) for name in selected.values}
+    for name, run in runs.items():
         if any(run.values()):
             write_run(run, work / RUNS / f"{name}.run", name)
     if tested:  # `rerank eval` finds the judgments beside the runs
-        tests = [query_id for part in tested for query_id in parts[part]]
-        write_qrels({q: collection.qrels[q] for q in tests}, work / RUNS / CollectionFolder(Path()).qrels.name)
-    kept = prefix(stages, selected.answer)
-    pipeline = Fitted(kept, fitting.world, {name: fitting.ranker(name) for name in kept}, ms=ms, near=near)
+        qrels = {query_id: collection.qrels[query_id] for part in tested for query_id in parts[part]}
+        write_qrels(qrels, work / RUNS / CollectionFolder(Path()).qrels.name)
+    near = _near({name: run for name, run in runs.items() if isinstance(stages[name], DenseStage)})
+    rankers = {name: fitting.ranker(name) for name in prefix(stages, selected.answer)}
+    pipeline = Fitted({name: stages[name] for name in rankers}, fitting.world, rankers, ms=ms, near=near)
     language = world.config.collection.language
     words = {query_id: [word.term for word in find_words(text, language)] for query_id, text in queries.items()}
     trial = Trial(
@@ -210,6 +224,12 @@ def _fit(
         budget=budget,
     )
     return pipeline, evidence_of(every, selected, trial, ms)
+
+
+def _near(runs: Mapping[str, Run]) -> dict[str, float]:
+    """Name of a stage -> the similarity that the best documents of all but FAR_SHARE of the queries reach."""
+    best = {name: [max(scores.values()) for scores in run.values() if scores] for name, run in runs.items()}
+    return {name: float(np.quantile(values, FAR_SHARE)) for name, values in best.items() if values}
 
 
 def _judged(collection: Collection) -> list[str]:
@@ -244,11 +264,18 @@ def _cut(query_ids: list[str], most: int) -> dict[str, tuple[str, ...]]:
     return {fold.name: fold.test for fold in make_folds(query_ids, max(3, min(most, len(query_ids) // 2)))}
 
 
-def _times(pipeline: Fitted, queries: Mapping[str, str]) -> dict[str, float]:
+def _times(fitting: CrossFitting, tested: Sequence[str]) -> dict[str, float]:
     """The milliseconds of each stage for a query: the median over TIMED queries, asked one by one.
 
+    The queries are those of the first tested part, which the rankers have not learned from, or those of the collection.
     It is the processor's time of all threads, so that other programs do not count.
     """
+    first = frozenset(tested[:1])
+    queries = {query_id: fitting.queries[query_id] for part in first for query_id in fitting.parts[part]}
+    for part in first:
+        for name in fitting.stages:  # once before it is timed: an encoder embeds the documents that it ranks
+            fitting.run(name, part, first)
+    pipeline = Fitted(fitting.stages, fitting.world, {name: fitting.ranker(name, first) for name in fitting.stages})
     rows: list[list[float]] = []
 
     def timed(ranker: Ranker, queries: Mapping[str, str], runs: Sequence[Run]) -> Run:
@@ -257,7 +284,7 @@ def _times(pipeline: Fitted, queries: Mapping[str, str]) -> dict[str, float]:
         rows[-1].append(1000 * (time.process_time() - start))
         return run
 
-    for query_id, text in list(queries.items())[:TIMED]:
+    for query_id, text in itertools.islice((queries or fitting.world.collection.queries).items(), TIMED):
         rows.append([])
         pipeline.rank_all({query_id: f"{text} "}, timed)  # the space avoids the cached vector of the query
     return {name: median(column) for name, column in zip(pipeline.stages, zip(*rows, strict=True), strict=False)}

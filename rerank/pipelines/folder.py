@@ -42,6 +42,9 @@ STAGES = "stages"
 RUNS = "runs"
 """The folder with the out-of-fold run of each stage."""
 
+RECORDED = ("index", "embeddings")
+"""The folders of a portable pipeline whose files have records of their own."""
+
 ARTIFACT = "pt_meta.json"
 """The description that PyTerrier reads."""
 
@@ -86,25 +89,45 @@ def save_fitted(
             places = copy_world(world, pipeline.stages, rankers.values(), tmp)
         else:
             places = {name: _beside(world.place_of(name), folder) for name in encoders if Path(name).exists()}
-        apart = tuple(str(tmp / name) for name in ("index", "embeddings"))  # these have records of their own
-        files = [file for file in files_below(tmp) if not str(file).startswith(apart)]
-        settings = world.config.collection
-        facts = {
-            "pipeline": {
-                "answer": pipeline.answer,
-                "collection": asdict(settings) | {"source": _beside(settings.source, folder)},
-                "index": world.config.first_stage.index,
-                "name": world.collection.name,
-                "folder": "." if portable else os.path.relpath(world.folder.path, folder),
-                "places": places,
-                "documents": world.texts.fingerprint,
-                "encoders": encoders,
-                "inputs": pipeline.inputs,
-                "near": dict(pipeline.near),
-            },
-            "files": record_of(tmp, files),
-        }
-        write_manifest(tmp / MANIFEST, facts)
+        files = [file for file in files_below(tmp) if file.relative_to(tmp).parts[0] not in RECORDED]
+        facts = _facts_of(pipeline, folder, encoders, places, portable)
+        write_manifest(tmp / MANIFEST, {"pipeline": facts, "files": record_of(tmp, files)})
+
+
+def _facts_of(
+    pipeline: Fitted, folder: Path, encoders: Mapping[str, str], places: Mapping[str, str], portable: bool
+) -> dict[str, object]:
+    """The `PipelineFacts` of a manifest in `folder`."""
+    world = pipeline.world
+    settings, index = world.config.collection, world.config.first_stage.index
+    paths = {name: _beside(getattr(settings, name), folder) for name in ("source", "queries")}
+    return {
+        "answer": pipeline.answer,
+        "collection": asdict(settings) | paths,
+        "index": index if index in ("auto", "own") else _beside(index, folder),
+        "name": world.collection.name,
+        "folder": "." if portable else os.path.relpath(world.folder.path, folder),
+        "places": places,
+        "documents": world.texts.fingerprint,
+        "encoders": encoders,
+        "inputs": pipeline.inputs,
+        "near": dict(pipeline.near),
+    }
+
+
+def save_again(pipeline: Fitted, folder: Path, older_documents: bool = False) -> None:
+    """Writes a pipeline with the evidence and the runs of the folder that it was opened from, if it has one.
+
+    A portable pipeline stays portable. `older_documents` says that other documents were measured.
+    """
+    kept = pipeline.folder
+    if kept == Path():
+        save_fitted(pipeline, folder)
+    else:
+        evidence = read_evidence(kept)
+        if evidence and older_documents:
+            evidence["older_documents"] = True
+        save_fitted(pipeline, folder, evidence, kept / RUNS, is_portable(kept))
 
 
 def _beside(source: str, folder: Path) -> str:
@@ -112,8 +135,10 @@ def _beside(source: str, folder: Path) -> str:
 
     Relative paths begin with ./ or ../, which tells them from names.
     """
+    if not source or not Path(source).exists():
+        return source
     path = os.path.relpath(source, folder)
-    return (path if path.startswith("..") else f"./{path}") if Path(source).exists() else source
+    return path if path.startswith("..") else f"./{path}"
 
 
 def place_from(folder: Path, source: str) -> str:
@@ -122,8 +147,10 @@ def place_from(folder: Path, source: str) -> str:
 
 
 def collection_settings(folder: Path, facts: PipelineFacts) -> CollectionSettings:
-    """The settings of a pipeline's collection, with the path of its source from here."""
-    return replace(facts["collection"], source=place_from(folder, facts["collection"].source))
+    """The settings of a pipeline's collection, with the paths of its source and its queries from here."""
+    settings = facts["collection"]
+    source, queries = place_from(folder, settings.source), place_from(folder, settings.queries)
+    return replace(settings, source=source, queries=queries)
 
 
 def queries_of(folder: Path) -> Mapping[str, str]:
@@ -150,10 +177,7 @@ def update(folder: Path, device: str = "auto") -> None:
         if fitted.world.texts.fingerprint == read_pipeline_manifest(folder)["pipeline"]["documents"]:
             log.info(f"{folder}: already has these documents")
             return
-        evidence = read_evidence(folder)
-        if evidence is not None:
-            evidence["older_documents"] = True
-        save_fitted(fitted, folder, evidence, folder / RUNS, is_portable(folder))
+        save_again(fitted, folder, older_documents=True)
 
 
 def _cache_of(folder: Path, manifest: PipelineManifest) -> CollectionFolder:
@@ -177,37 +201,20 @@ def load_fitted(
     """
     if not is_pipeline(folder):
         raise UserError(NO_PIPELINE.format(folder))
-    manifest, portable = read_pipeline_manifest(folder), is_portable(folder)
-    facts = manifest["pipeline"]
+    manifest = read_pipeline_manifest(folder)
     if changed := list(changes(folder, manifest["files"])):
         raise UserError(f"{folder}: changed since it was written: {changed[0]}; fit the pipeline again")
-    settings, is_kept = collection_settings(folder, facts), portable and not new_documents
-    home = folder if portable else Path(os.path.normpath(folder / facts["folder"]))
-    config = Config(
-        collection=settings,
-        first_stage=FirstStageSettings(index="own" if portable else facts["index"]),
-        training=TrainingSettings(device=device, precision=precision),
-        output=OutputSettings(folder=str(home.parent)),
-    )
-    collection = kept_collection(folder, facts["name"], facts["documents"]) if is_kept else collection_of(settings)
-    if copy_to:
-        collection = with_copied_documents(collection, copy_to)
-    if settings.queries and not is_kept:
-        check_file(f"{folder}: its queries", settings.queries)
-    every = read_pipeline(folder / PIPELINE)
-    if portable:
-        check_places(folder, every, facts["places"])
-    places = {name: place_from(folder, place) for name, place in facts["places"].items()}
-    is_written = new_documents and home in (folder, folder.parent)
-    cache = None if is_written else _cache_of(folder, manifest)
-    world = World(config, collection, CollectionFolder(home), places=places, cache=cache)
+    facts, every = manifest["pipeline"], read_pipeline(folder / PIPELINE)
     if facts["answer"] not in every:
         raise UserError(f"{folder}: has no stage {facts['answer']}, which answers; fit the pipeline again")
-    stages = prefix(every, facts["answer"])
+    if is_portable(folder):
+        check_places(folder, every, facts["places"])
+    training = TrainingSettings(device=device, precision=precision)
+    world = _open_world(folder, manifest, training, new_documents, copy_to)
     if not new_documents and world.texts.fingerprint != facts["documents"]:
         raise UserError(
-            f"{folder}: the documents of {settings.source} have changed since the fit; `rerank update {folder}` takes "
-            "them in, `rerank fit` also learns from them"
+            f"{folder}: the documents of {world.config.collection.source} have changed since the fit; `rerank update "
+            f"{folder}` takes them in, `rerank fit` also learns from them"
         )
     now = model_hashes(every, world)
     for name in facts["encoders"]:
@@ -215,7 +222,35 @@ def load_fitted(
             raise UserError(
                 f"{folder}: the files of the encoder {name} have changed since the fit; run `rerank fit` again"
             )
+    stages = prefix(every, facts["answer"])
     rankers = {name: settings.open(world, folder / STAGES / name) for name, settings in stages.items()}
     evidence = read_evidence(folder)
     ms = {row["name"]: row["own_ms"] for row in (evidence["stages"] if evidence else ()) if row["own_ms"] is not None}
     return Fitted(stages, world, rankers, facts["inputs"], folder, ms, facts["near"])
+
+
+def _open_world(
+    folder: Path, manifest: PipelineManifest, training: TrainingSettings, new_documents: bool, copy_to: Path | None
+) -> World:
+    """The collection of a fitted pipeline, or its copy in a portable folder; the arguments are as in `load_fitted`."""
+    facts, portable = manifest["pipeline"], is_portable(folder)
+    settings = collection_settings(folder, facts)
+    if portable and not new_documents:
+        collection = kept_collection(folder, facts["name"], facts["documents"])
+    else:
+        if settings.queries:
+            check_file(f"{folder}: its queries", settings.queries)
+        collection = collection_of(settings)
+    if copy_to:
+        collection = with_copied_documents(collection, copy_to)
+    home = folder if portable else Path(os.path.normpath(folder / facts["folder"]))
+    config = Config(
+        collection=settings,
+        first_stage=FirstStageSettings(index="own" if portable else place_from(folder, facts["index"])),
+        training=training,
+        output=OutputSettings(folder=str(home.parent)),
+    )
+    places = {name: place_from(folder, place) for name, place in facts["places"].items()}
+    is_written = new_documents and home in (folder, folder.parent)
+    cache = None if is_written else _cache_of(folder, manifest)
+    return World(config, collection, CollectionFolder(home), places=places, cache=cache)

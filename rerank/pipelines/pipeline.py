@@ -9,8 +9,9 @@ from rerank.data.given import given_count, given_number
 from rerank.data.types import Found, Hit, Run
 from rerank.pipelines.evidence_table import Evidence
 from rerank.pipelines.fitted import Fitted, find
-from rerank.pipelines.folder import check_place, load_fitted, read_evidence, save_fitted
+from rerank.pipelines.folder import check_place, load_fitted, save_again
 from rerank.pipelines.graph import as_toml, in_order, read_pipeline
+from rerank.pipelines.record import read_evidence
 from rerank.pipelines.stages.base import Stage, below
 from rerank.pipelines.stages.composition import Stages
 from rerank.pipelines.transformer import make_transformer
@@ -137,9 +138,12 @@ class Pipeline:
         return find(self.fitted, query, top, budget, explain)
 
     def save(self, folder: str | Path) -> None:
-        """Writes a fitted pipeline into a folder; a pipeline in the folder is replaced."""
+        """Writes a fitted pipeline into a folder, with its evidence; a portable one stays portable.
+
+        A pipeline in the folder is replaced.
+        """
         check_place(Path(folder))
-        save_fitted(self.fitted, Path(folder))
+        save_again(self.fitted, Path(folder))
 
     def transformer(self) -> "Transformer":
         """A PyTerrier transformer: topics (qid, query) in, results (qid, query, docno, score, rank) out.

@@ -1,5 +1,7 @@
 """Budgets: the stages that a fit may choose, and the stage that answers a search in time."""
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ MS = {"bm25": 10.0, "dense": 20.0, "feedback": 30.0, "fused": 1e9, "late": 1.0, 
 @pytest.fixture
 def timed(here, monkeypatch):
     """Stages that take so long, of which a fit chooses the last one that it may."""
-    monkeypatch.setattr("rerank.pipelines.fit._times", lambda pipeline, queries: MS)
+    monkeypatch.setattr("rerank.pipelines.fit._times", lambda fitting, tested: MS)
     monkeypatch.setattr("rerank.pipelines.selection.choose", lambda values, costly: list(values)[-1])
     Path("p.toml").write_text(pipeline().to_toml())
 
@@ -61,6 +63,31 @@ def test_the_last_stage_that_ends_in_time_answers_a_search(timed, capsys):
     assert {hit.doc_id: hit.score for hit in loaded.search(query)} == pytest.approx(
         {hit.doc_id: hit.score for hit in fitted.search(query)}  # which has encoded the query beside others
     )
-    fitted.save("bare")
+    bare = rerank.Pipeline.of(replace(fitted.fitted, folder=Path()))  # as if `fit` had not made it
+    bare.save("bare")
     said = failed(capsys, "serve", "bare", "--port", "0", "--budget", "5ms")
     assert "--budget 5ms: bare has no times of its stages; expected a folder of `rerank fit`" in said
+
+
+def test_a_budget_decides_whether_a_trained_encoder_answers(timed, monkeypatch, capsys):
+    monkeypatch.setattr("rerank.pipelines.fit._times", lambda fitting, tested: {"bm25": 1.0, "trained": 100.0})
+    copied = []  # fine-tuning has tests of its own
+    monkeypatch.setattr(
+        "rerank.training.contrastive.fine_tune",
+        lambda encoder, plan, folder, out: copied.append(shutil.copytree(encoder, out)),
+    )
+    others = ["dense", "feedback", "fused", "late", "neighbours", "similar", "adapter", "both", "combined"]
+    words = ["fit", "towns", "--encoder", "encoder", "--train-encoder", "--without", *others, "--out", "p"]
+    main([*words, "--budget", "50ms"])
+    rows = {row["name"]: row for row in read_evidence(Path("p"))["stages"]}
+    assert {name: (row["ms"], row["kept"]) for name, row in rows.items()} == {
+        "bm25": (1.0, True),
+        "trained": (101.0, False),
+    }
+    assert len(copied) == 5  # once a part
+    main([*words, "--budget", "200ms"])  # the folder lacks it
+    assert rerank.Pipeline.load("p").answer == "trained"
+    fits = len(copied)
+    main([*words, "--budget", "50ms"])  # of the stages in the folder
+    assert rerank.Pipeline.load("p").answer == "bm25"
+    assert len(copied) == fits

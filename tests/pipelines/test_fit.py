@@ -13,9 +13,9 @@ import pytest
 
 import rerank
 from rerank.cli.main import main
-from rerank.config import CollectionSettings, Config, TrainingSettings
+from rerank.config import CollectionSettings, Config, FirstStageSettings, TrainingSettings
 from rerank.data.runs import read_run
-from rerank.data.trec import ranked
+from rerank.data.trec import ranked, write_run
 from rerank.data.trec import write_qrels as write_judgments
 from rerank.pipelines.crossfit import CrossFitting
 from rerank.pipelines.record import read_evidence
@@ -293,6 +293,26 @@ def test_a_portable_folder_with_a_run_and_queries_from_files_needs_neither(here,
     Path("towns").rename("elsewhere")
     main(["score", "p", "--out", "after.run"])
     assert read_run("after.run") == read_run("before.run")
+
+
+def test_an_index_and_queries_are_found_from_another_folder(here, monkeypatch):
+    shutil.copy("towns/queries.jsonl", "asked.jsonl")
+    (index,) = Path("runs/towns/index").glob("*/")
+    first, collection = FirstStageSettings(index=str(index)), CollectionSettings("towns", queries="asked.jsonl")
+    rerank.fit(Config(collection, first_stage=first), rerank.Pipeline(bm25=BM25Stage()), out="p")
+    expected = rerank.Pipeline.load("p").search("good", 3)
+    Path("other").mkdir()
+    monkeypatch.chdir("other")
+    assert rerank.Pipeline.load("../p").search("good", 3) == expected
+
+
+def test_a_query_that_the_file_of_a_run_lacks_has_no_document_by_it(here):
+    run = read_run(FOLDER / "runs/bm25.run")
+    some = list(run)[:2]  # fewer than a part has
+    write_run({query_id: run[query_id] for query_id in some}, "some.run")
+    stages = {"bm25": BM25Stage(), "kept": RunFileStage("some.run"), "fused": FusionStage(("bm25", "kept"))}
+    rerank.fit("towns", rerank.Pipeline(stages), out="p")
+    assert set(read_run("p/runs/kept.run")) == set(some)
 
 
 @pytest.mark.parametrize("judged", [0, 5])

@@ -171,8 +171,8 @@ def test_a_portable_folder_has_the_model_and_its_vectors_and_needs_no_other(here
     queries = {"a": "alpha0 good", "b": "no such words"}
     expected = rerank.Pipeline.load(OUT).rank_all(queries)
     assert json.loads(Path("p/manifest.json").read_text())["pipeline"]["encoders"] == {}
-    shutil.move("p", "elsewhere")
-    for gone in ("towns", "runs", "encoder"):
+    rerank.Pipeline.load("p").save("elsewhere")  # a portable pipeline stays portable
+    for gone in ("towns", "runs", "encoder", "p"):
         shutil.rmtree(gone)
     files = sorted(Path("elsewhere").rglob("*"))
     assert rerank.Pipeline.load("elsewhere").rank_all(queries) == expected
@@ -225,7 +225,9 @@ def test_mistakes_are_one_line(here, capsys):
     words = ["fit", "towns", "--train-encoder", "--out", "p"]
     assert "no bi-encoder to fine-tune, as --encoder is none" in failed(capsys, *words, "--encoder", "none")
     Path("p.toml").write_text(pipeline().to_toml())
-    assert "has no effect with --pipeline" in failed(capsys, *words, "--pipeline", "p.toml")
+    for given in (["--encoder", "encoder"], ["--cross-encoder", "e"], ["--sparse-encoder", "e"], ["--train-encoder"]):
+        line = failed(capsys, "fit", "towns", "--pipeline", "p.toml", *given)
+        assert f"{given[0]}: has no effect with --pipeline; name a stage of the kind " in line
     shutil.rmtree("towns/qrels")
     line = failed(capsys, *words, "--encoder", "encoder")
     assert "towns has 0 judged queries, expected 6 or more to learn from" in line
@@ -245,5 +247,11 @@ def test_it_composes_and_a_plain_table_reads_it_back(here):
 def test_a_fitted_pipeline_is_saved_elsewhere_with_its_model(here):
     fitted = rerank.fit("towns", pipeline(epochs=2), out="p")
     fitted.save("other")
+    fitted.save("p")  # in its own folder
     queries = {"a": "alpha0 good"}
-    assert rerank.Pipeline.load("other").rank(queries) == fitted.rank(queries)
+    for folder in ("other", "p"):
+        saved = rerank.Pipeline.load(folder)
+        assert saved.rank(queries) == fitted.rank(queries)
+        assert saved.evidence == fitted.evidence
+        assert saved.fitted.ms.keys() == {"bm25", "trained"}
+    assert contents(Path("other")) == contents(Path("p"))

@@ -36,23 +36,24 @@ class RunFileStage(Composable):
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "RunFileRanker":
         check_file("stage of kind run:", self.file)
-        return RunFileRanker(self.file, read_run(self.file))
+        return RunFileRanker(self.file, read_run(self.file), world)
 
     def open(self, world: World, folder: Path) -> "RunFileRanker":
-        return RunFileRanker(self.file, read_run(folder / KEPT))
+        return RunFileRanker(self.file, read_run(folder / KEPT), world)
 
 
 @dataclass(frozen=True)
 class RunFileRanker:
-    """Ranks with the run of a file."""
+    """Ranks with the run of a file; a query of the collection that the file lacks has no documents."""
 
     file: str
     run: Run
+    world: World
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
-        """The run of these queries. Raises UserError if the file has none of them."""
+        """The run of these queries. Raises UserError if neither the file nor the collection has one of them."""
         found = {query_id: self.run[query_id] for query_id in queries if query_id in self.run}
-        if queries and not found:
+        if queries and not found and self.world.collection.queries.keys().isdisjoint(queries):
             raise UserError(
                 f"{self.file}: has no query {next(iter(queries))}: a stage of kind run ranks only the queries of its "
                 "file; take a bm25 or dense stage to rank others"
