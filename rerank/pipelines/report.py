@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rerank.experiments.report.drawing import INK, SERIES, draw_figure, inline_svg
 from rerank.experiments.report.elements import Figure, Missing, Rows, render_page
-from rerank.pipelines.evidence_table import as_table, limits
+from rerank.pipelines.evidence_table import NORMAL, as_table, limits
 from rerank.pipelines.folder import queries_of
 from rerank.pipelines.record import EvidenceRecord, StageRow, read_evidence
 from rerank.utils.errors import UserError
@@ -55,7 +55,7 @@ def _draw_ladder(figure: "Canvas", rows: Sequence[StageRow], measure: str) -> No
     """Draws the mean and its interval for each stage, the first stage at the top."""
     axes = figure.subplots()
     for place, row in enumerate(rows):
-        mean, error = row["mean"] or 0.0, 1.96 * (row["se"] or 0.0)
+        mean, error = row["mean"] or 0.0, NORMAL * (row["se"] or 0.0)
         axes.errorbar([mean], [-place], xerr=[error], fmt="o", color=SERIES[0 if row["kept"] else 1], capsize=2)
     axes.set_yticks([-place for place in range(len(rows))], [row["name"] for row in rows])
     axes.set_xlabel(measure)

@@ -60,7 +60,7 @@ def _changed_means(folder: Path, record: EvidenceRecord, qrels: Judgments) -> It
     for row in record["stages"]:
         name, file = row["name"], folder / RUNS / f"{row['name']}.run"
         if row["mean"] is not None and file.is_file():
-            values = values_of(read_run(file), qrels, list(record["values"][name]), record["measure"])
+            values = values_of(read_run(file), qrels, list(record["values"].get(name, ())), record["measure"])
             mean = fmean(values.values()) if values else math.nan
             if not abs(mean - row["mean"]) < 1e-9:
                 yield f"{name}: its run has {mean:.4f}, the evidence has {row['mean']:.4f}"

@@ -130,6 +130,8 @@ def _open_indexer(folder: Path, threads: int, language: str, with_words: bool) -
     finally:
         if before is None:
             analyzers.remove(language)
+        else:
+            analyzers.put(language, before)
 
 
 def prebuilt_index(name: str) -> Path:
