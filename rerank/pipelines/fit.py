@@ -50,6 +50,9 @@ from rerank.utils.texts import check_path
 FOLDS = 5
 """Parts that the judged queries are cut into."""
 
+FEWEST_PARTS = 3
+"""Fewest parts: one tests, one validates, the rest train."""
+
 TIMED = 20
 """Queries that are timed."""
 
@@ -96,7 +99,7 @@ def fit(
 
     Raises:
         UserError: the collection or a model cannot be opened, the stages are no pipeline, `out` holds something
-            else, or there is nothing to train an encoder on.
+            else, a flag of the default stages is given beside `pipeline`, or there is too little to learn from.
 
     The example takes half a minute, so the doctests leave it out:
 
@@ -250,10 +253,18 @@ def _unlearned(stages: Mapping[str, Stage], world: World) -> dict[str, Stage]:
 
 
 def _parts(collection: Collection, judged: list[str]) -> tuple[Parts, list[str]]:
-    """The parts of the judged queries, and the names of the tested parts: all, or only that of the published split."""
+    """The parts of the judged queries, and the names of the tested parts: all, or only that of the published split.
+
+    Raises UserError for a published split with too few queries to learn from.
+    """
     if [fold.name for fold in collection.folds] == [SPLIT]:
         (split,) = collection.folds
         pool = [query_id for query_id in (*split.train, *split.valid) if collection.qrels.get(query_id)]
+        if len(pool) < FEWEST_PARTS:
+            raise UserError(
+                f"{collection.source}: its published split has {len(pool)} judged training and validation queries, "
+                f"expected {FEWEST_PARTS} or more to learn from; without them, the judged queries are cut into parts"
+            )
         return {"test": split.test} | _cut(pool, FOLDS - 1), ["test"]
     known = set(judged)
     own = {fold.name: tuple(q for q in fold.test if q in known) for fold in collection.folds} or _cut(judged, FOLDS)
@@ -261,7 +272,7 @@ def _parts(collection: Collection, judged: list[str]) -> tuple[Parts, list[str]]
 
 
 def _cut(query_ids: list[str], most: int) -> dict[str, tuple[str, ...]]:
-    return {fold.name: fold.test for fold in make_folds(query_ids, max(3, min(most, len(query_ids) // 2)))}
+    return {fold.name: fold.test for fold in make_folds(query_ids, max(FEWEST_PARTS, min(most, len(query_ids) // 2)))}
 
 
 def _times(fitting: CrossFitting, tested: Sequence[str]) -> dict[str, float]:

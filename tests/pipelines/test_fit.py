@@ -344,6 +344,9 @@ def test_a_published_split_tests_its_test_queries_alone(here):
     evidence = read_evidence(Path("p"))
     assert set(evidence["values"]["nested"]) == {f"q{n}" for n in range(5)}
     assert set(read_run("p/runs/adapter.run")) == {f"q{n}" for n in range(5)}
+    write_qrels(range(5, 7), Path("towns/qrels/train.tsv"))
+    with pytest.raises(UserError, match=r"towns: its published split has 2 judged training .* expected 3 or more"):
+        rerank.fit("towns", pipeline(), out="p")
 
 
 def test_a_cross_encoder_is_fitted_once_a_fold_and_for_all_queries(here, caplog, capsys):
