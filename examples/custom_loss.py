@@ -2,7 +2,7 @@
 
     python examples/custom_loss.py my-collection bert-base-uncased 1
 
-`rerank train --plugin custom_loss --loss squared_margin`, in this folder, trains with it too.
+`rerank train --plugin custom_loss --loss squared_margin --collection …`, in this folder, trains with it too.
 """
 
 import sys
@@ -16,9 +16,10 @@ from rerank.config import TrainingSettings
 @rerank.losses.loss("squared_margin")  # registers the name; `margin` is a hyperparameter
 def squared_margin(scores: Tensor, labels: Tensor, mask: Tensor | None = None, *, margin: float = 1.0) -> Tensor:
     """Penalises pairs in which the more relevant document does not score `margin` above the other: (lists,)."""
-    real = labels >= 0 if mask is None else mask  # not padding
-    pairs = (labels[:, :, None] > labels[:, None, :]) & real[:, :, None] & real[:, None, :]
-    return (pairs * (margin - scores[:, :, None] + scores[:, None, :]).clamp(min=0) ** 2).sum(dim=(1, 2))
+    scores, labels, mask, degenerate = rerank.losses.prepare_inputs(scores, labels, mask)  # mask: False for padding
+    pairs = (labels[:, :, None] > labels[:, None, :]) & mask[:, :, None] & mask[:, None, :]
+    costs = (pairs * (margin - scores[:, :, None] + scores[:, None, :]).clamp(min=0) ** 2).sum(dim=(1, 2))
+    return costs.masked_fill(degenerate, 0)  # a list without a relevant document
 
 
 def main(collection: str = "my-collection", encoder: str = "bert-base-uncased", epochs: str = "20") -> None:
