@@ -14,7 +14,7 @@ from rerank.experiments.runs.manifest import manifest_of, tag_of, write_manifest
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, score_features
 from rerank.training.device import kept_torch_settings, open_accelerator
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, file_hash
+from rerank.utils.files import file_hash
 
 
 @kept_torch_settings()
@@ -31,21 +31,21 @@ def score_feature_file(config: Config, checkpoint: Path, out: Path) -> Path:
         )
     model = open_feature_mlp(checkpoint)
     cache = CollectionFolder(Path(config.output.folder) / source.name.partition(".")[0]).features
-    found = open_store({"all": source}, cache).features
-    accelerator = open_accelerator(config.training)
-    run = score_features(model.to(accelerator.device), _as_wide(found, model, source), found.qrels(), accelerator)
-    with atomic_write(out) as tmp:
-        write_run(run, tmp, tag)
-    facts = {"model": str(checkpoint), "features": {source.name: file_hash(source)}, "queries": len(run)}
+    store = open_store({"all": source}, cache)
+    features, accelerator = _as_trained(store.features, model, source), open_accelerator(config.training)
+    run = score_features(model.to(accelerator.device), features, features.qrels(), accelerator)
+    write_run(run, out, tag)
+    facts = {"model": str(checkpoint), "features": store.checksums, "queries": len(run)}
     write_manifest(manifest, {**facts, "run": {"sha256": file_hash(out)}})
     return out
 
 
-def _as_wide(found: FeatureSet, model: FeatureMLP, source: Path) -> FeatureSet:
-    """The features in as many columns as the model has; a file leaves features out that are 0 in all its lines."""
-    missing = model.features - found.features.shape[1]
-    if missing < 0:
-        raise UserError(
-            f"{source}: has {found.features.shape[1]} features; the model was trained with {model.features}"
-        )
-    return replace(found, features=np.pad(found.features, ((0, 0), (0, missing)))) if missing else found
+def _as_trained(found: FeatureSet, model: FeatureMLP, source: Path) -> FeatureSet:
+    """The features in the columns of the model; a file leaves features out that are 0 in all its lines."""
+    first, last = found.first_feature, found.first_feature + found.features.shape[1] - 1
+    least, most = model.first_feature, model.first_feature + model.features - 1
+    if first < least or last > most:
+        raise UserError(f"{source}: has features {first} to {last}; the model was trained with {least} to {most}")
+    if (first, last) == (least, most):
+        return found
+    return replace(found, features=np.pad(found.features, ((0, 0), (first - least, most - last))))

@@ -41,23 +41,31 @@ class FeatureConfig(TypedDict):
     features: int
     hidden: int
     transform: NotRequired[Transform]
+    first_feature: NotRequired[Literal[0, 1]]
 
 
 class FeatureMLP(nn.Module):
     """The network of Thonet et al. 2021, "Neural model and compared losses", with `hidden` units (1024 in the paper).
 
     The weights have torch's default initialisation, with `seed`. The transform is applied before the first batch norm,
-    and `dropout`, which the paper does not use, after the second one.
+    and `dropout`, which the paper does not use, after the second one. `first_feature` is the number in a file of the
+    first input.
     """
 
     in_float32 = True
     """All its products are computed in float32 (`_head_scores`), whatever the precision of a run."""
 
     def __init__(
-        self, features: int, hidden: int, seed: int, transform: Transform = "none", dropout: float = 0.0
+        self,
+        features: int,
+        hidden: int,
+        seed: int,
+        transform: Transform = "none",
+        dropout: float = 0.0,
+        first_feature: int = 1,
     ) -> None:
         super().__init__()
-        self.features, self.hidden, self.transform = features, hidden, transform
+        self.features, self.hidden, self.transform, self.first_feature = features, hidden, transform, first_feature
         self.dropout = nn.Dropout(dropout)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -99,6 +107,8 @@ def save_feature_mlp(model: FeatureMLP, folder: Path) -> None:
     settings = {"kind": KIND, "features": model.features, "hidden": model.hidden}
     if model.transform != "none":
         settings["transform"] = model.transform
+    if model.first_feature != 1:
+        settings["first_feature"] = model.first_feature
     (folder / "config.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
 
 
@@ -122,7 +132,8 @@ def open_feature_mlp(folder: Path) -> FeatureMLP:
             raise ValueError(
                 f"config.json states {settings['features']} features and {settings['hidden']} hidden units"
             )
-        model = FeatureMLP(settings["features"], settings["hidden"], 0, transform)
+        first = settings.get("first_feature", 1)
+        model = FeatureMLP(settings["features"], settings["hidden"], 0, transform, first_feature=first)
         model.load_state_dict(weights)
     except (OSError, ValueError, LookupError, TypeError, RuntimeError, SafetensorError) as error:
         reason = str(error).splitlines()[0]

@@ -1,6 +1,7 @@
 """Training on feature vectors as a user types it: train, resume, eval, and the settings that make no sense."""
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -270,11 +271,26 @@ def test_a_final_model_scores_another_file(here, capsys):
     assert [run["a"]["x"], run["a"]["y"], run["b"]["z"]] == pytest.approx(expected, abs=1e-6)
     Path("wide.txt").write_text("0 qid:a 999:1\n")
     line = failed(capsys, "score", str(folder / "checkpoint"), "--collection", "wide.txt", "--out", "wide.run")
-    assert f"wide.txt: has 999 features; the model was trained with {model.features}" in line
+    assert f"wide.txt: has features 1 to 999; the model was trained with 1 to {model.features}" in line
     line = failed(capsys, "score", str(folder / "checkpoint"), "--collection", "letor", "--out", "new2.run")
     assert "is a model of feature vectors; expected a file of SVMlight lines" in line
     Path("bare.txt").write_text("1 1:0.5 2:0.1\n")
     assert "has features, but no qid:QUERY after the label" in failed(capsys, *command("--collection", "bare.txt"))
+
+
+def test_a_file_without_feature_0_is_scored_by_the_numbers_of_its_features(here, capsys):
+    """A line leaves a feature out that is 0, so that only a model knows that features are numbered from 0."""
+    lines = re.sub(r" (\d):", lambda number: f" {int(number[1]) - 1}:", Path("letor/Fold1/train.txt").read_text())
+    Path("zero.txt").write_text(lines)
+    main(command("--epochs", "2", "--fold", "final", "--collection", "zero.txt"))
+    checkpoint = "runs/zero/smoothi/final/checkpoint"
+    for name, left_out in (("with", "0:0.0 "), ("without", "")):
+        Path(f"{name}.txt").write_text(f"0 qid:a {left_out}1:0.5 # docid = x\n0 qid:a 2:0.9 # docid = y\n")
+        main(["score", checkpoint, "--collection", f"{name}.txt", "--out", f"{name}.run"])
+    assert read_run("without.run") == read_run("with.run")
+    main(command("--epochs", "1", "--fold", "final", "--collection", "letor"))
+    words = ["runs/letor/smoothi/final/checkpoint", "--collection", "with.txt", "--out", "new.run"]
+    assert "with.txt: has features 0 to 2; the model was trained with 1 to 4" in failed(capsys, "score", *words)
 
 
 def test_dropout_changes_training_and_not_scoring(here):

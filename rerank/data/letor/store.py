@@ -23,7 +23,7 @@ from rerank.utils.json_files import read_json
 from rerank.utils.parallel import ordered_map
 from rerank.utils.progress import progress
 
-FORMAT = 6  # increases when the format of a store's files changes
+FORMAT = 7  # increases when the format of a store's files changes
 BLOCK = 4 * 2**20  # bytes of text that are parsed at once
 LONGEST_LINE = 4 * 2**20  # bytes
 VALUES_AT_ONCE = 2**22  # values of a dense block of rows
@@ -41,7 +41,7 @@ class FeatureSet:
 
     features: (documents, features) float32; labels: (documents,) int32; starts, stops: (queries,) int64, query q has
     the documents starts[q]:stops[q]; query_ids: one per query; ids: (documents,) bytes, empty for a document without an
-    id. Features, labels and ids are memory-mapped.
+    id; first_feature: the number in the file of the first column, 0 or 1. Features, labels and ids are memory-mapped.
     """
 
     features: np.ndarray
@@ -50,6 +50,7 @@ class FeatureSet:
     stops: np.ndarray
     query_ids: tuple[str, ...]
     ids: np.ndarray
+    first_feature: int = 1
 
     def doc_ids(self, query: int) -> tuple[str, ...]:
         """The ids of a query's documents, in their order; document i (from 0) without an id gets `query_id-i`."""
@@ -72,9 +73,10 @@ class FeatureSet:
 
 
 class StoreFacts(TypedDict):
-    """What FACTS holds: the number of queries by split, and the SHA-256 by file name."""
+    """What FACTS holds: the number of queries by split, the number of the first feature, the SHA-256 by file name."""
 
     queries: dict[str, int]
+    first_feature: int
     checksums: dict[str, str]
 
 
@@ -101,7 +103,8 @@ def open_store(files: Mapping[str, Path], cache: Path) -> Store:
     doc_ids = made.values[DOC_IDS].view(f"S{len(made.values[DOC_IDS]) // len(labels)}")
     left = iter(queries)
     query_ids = {split: tuple(islice(left, count)) for split, count in facts["queries"].items()}
-    return Store(FeatureSet(features, labels, ends[:-1], ends[1:], queries, doc_ids), query_ids, facts["checksums"])
+    found = FeatureSet(features, labels, ends[:-1], ends[1:], queries, doc_ids, facts["first_feature"])
+    return Store(found, query_ids, facts["checksums"])
 
 
 def _fill(writer: StoreWriter, files: Mapping[str, Path]) -> None:
@@ -121,7 +124,8 @@ def _fill(writer: StoreWriter, files: Mapping[str, Path]) -> None:
             if number >= writer.items:
                 _check_once(files, query_id, doc_ids[start:stop])
                 writer.add(query_id, features, labels[start:stop], doc_ids[start:stop].view(np.uint8))
-    facts = {"queries": counts, "checksums": {file.name: file_hash(file) for file in files.values()}}
+    checksums = {file.name: file_hash(file) for file in files.values()}
+    facts: StoreFacts = {"queries": counts, "first_feature": documents.first_feature, "checksums": checksums}
     (writer.folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
 
