@@ -22,7 +22,7 @@ from rerank.retrieval.bm25 import Searcher, write_bm25
 from rerank.retrieval.java import java_version
 from rerank.retrieval.lucene_index import choose_index, with_indexed_texts
 from rerank.utils.errors import UserError
-from rerank.utils.files import kept_hash, short_hash, write_text
+from rerank.utils.files import kept_hash, short_hash_of, write_text
 from rerank.utils.integrity import Facts, changes
 from rerank.utils.json_files import read_json
 from rerank.utils.locks import locked
@@ -84,47 +84,58 @@ def first_stage_run(
 
     BM25 searches the queries of `queries_to_search`, or those `in_use` if they are not all of `queries_to_train`.
     """
-    settings, language = config.first_stage, config.collection.language
-    if settings.run:
-        return Path(settings.run)
-    queries, source = queries_to_search(collection), config.collection.queries or collection.source
-    if not queries:
-        raise UserError(
-            f"{source}: has no query to search; expected at least one, or --collection.queries, a file of them"
-        )
-    asked, drawn = short_hash(*queries.items())[:8], ""
-    if in_use is not None and len(in_use) != len(queries_to_train(collection)):
-        queries = dict(in_use)
-        drawn = short_hash(*queries.items())[:8]
-    if config.collection.queries:
-        asked = f"{Path(config.collection.queries).name.partition('.')[0]}-{asked}".removeprefix("-")
-    acting = _settings_of(settings, config.collection)
-    acting |= {"queries": asked if config.collection.queries else "", "drawn": drawn}
-    searched = {
-        "settings": acting,
-        "documents": collection.fingerprint,
-        "queries": short_hash(*queries.items()),
-    }
-
-    def make(file: Path) -> None:
-        searcher = Searcher(find_index(config, collection, folder), settings.k1, settings.b, language)
-        with write_bm25(file, searcher, queries, settings.depth, settings.threads or None) as run:
-            if not run.queries:
-                raise UserError(
-                    f"{source}: BM25 finds no document for any of its {len(queries)} queries; expected the queries of "
-                    f"{collection.source}, in the language that --collection.language names ({language})"
-                )
-            write_text(_record_of(file), json.dumps({**searched, "run": run.facts}))
-        log.info(f"BM25 of {run.queries} queries, {run.candidates} candidates: {file}")
-
+    if config.first_stage.run:
+        return Path(config.first_stage.run)
+    queries, named = _queries_to_rank(config, collection, in_use)
+    acting = _settings_of(config.first_stage, config.collection) | named
+    searched = {"settings": acting, "documents": collection.fingerprint, "queries": short_hash_of(queries.items())}
     file = _file_for(folder, acting)
     if not file.exists():
         with locked(folder.path, "ranking"):
             file = _file_for(folder, acting)  # another process may have made bm25.run by now
             if not file.exists():
-                make(file)
+                _retrieve(config, collection, folder, queries, file, searched)
     _check_run(file, searched, collection.source)
     return file
+
+
+def _queries_to_rank(
+    config: Config, collection: Collection, in_use: Mapping[str, str] | None
+) -> tuple[Mapping[str, str], dict[str, str]]:
+    """The queries that BM25 searches, and the names of a file of queries and of drawn queries; "" for neither."""
+    queries, file = queries_to_search(collection), config.collection.queries
+    if not queries:
+        raise UserError(
+            f"{file or collection.source}: has no query to search; expected at least one, or --collection.queries, a "
+            "file of them"
+        )
+    given = ""
+    if file:
+        given = f"{Path(file).name.partition('.')[0]}-{short_hash_of(queries.items())[:8]}".removeprefix("-")
+    if in_use is not None and len(in_use) != len(queries_to_train(collection)):
+        return in_use, {"queries": given, "drawn": short_hash_of(in_use.items())[:8]}
+    return queries, {"queries": given, "drawn": ""}
+
+
+def _retrieve(
+    config: Config,
+    collection: Collection,
+    folder: CollectionFolder,
+    queries: Mapping[str, str],
+    file: Path,
+    searched: Mapping[str, object],
+) -> None:
+    """Writes BM25's run and its record: `searched`, and the size and the hash of the run."""
+    settings, source, language = config.first_stage, collection.source, config.collection.language
+    searcher = Searcher(find_index(config, collection, folder), settings.k1, settings.b, language)
+    with write_bm25(file, searcher, queries, settings.depth, settings.threads or None) as run:
+        if not run.queries:
+            raise UserError(
+                f"{config.collection.queries or source}: BM25 finds no document for any of its {len(queries)} queries; "
+                f"expected the queries of {source}, in the language that --collection.language names ({language})"
+            )
+        write_text(_record_of(file), json.dumps({**searched, "run": run.facts}))
+    log.info(f"BM25 of {run.queries} queries, {run.candidates} candidates: {file}")
 
 
 def _record_of(file: Path) -> Path:

@@ -6,6 +6,7 @@ Importing ir_datasets takes half a second, so only `library` imports it.
 import contextlib
 import difflib
 import functools
+import importlib
 import io
 import logging
 import re
@@ -29,10 +30,7 @@ ENDS = {"train": ("train", "training"), "valid": ("dev", "valid", "val", "valida
 
 def library() -> ModuleType:
     """The module ir_datasets."""
-    import ir_datasets
-
-    module: ModuleType = ir_datasets
-    return module
+    return importlib.import_module("ir_datasets")
 
 
 class Doc(Protocol):
@@ -41,15 +39,6 @@ class Doc(Protocol):
     doc_id: str
 
     def default_text(self) -> str: ...
-
-
-class Query(Protocol):
-    """A query of ir_datasets; its other attributes are the fields of its collection."""
-
-    query_id: str
-
-    def default_text(self) -> str:
-        """The text of the query, such as a topic's title."""
 
 
 class DocsStore(Protocol):
@@ -138,8 +127,7 @@ class IrDataset:
 
     @property
     def found_at_once(self) -> bool:
-        built = getattr(self._handler.docs_store(), "built", None)  # not every store has it
-        return bool(built and built())
+        return _is_built(self._handler)
 
     def place_of(self, query_id: str, doc_id: str) -> str:
         return f"{self.source}, query {query_id}, document {doc_id}"
@@ -251,13 +239,13 @@ def _read_queries(source: str, fields: Sequence[str] = ()) -> dict[str, str]:
         hint = nearest(unknown[0], known, f"{source} has {', '.join(known)}")
         raise UserError(f"--collection.query-field {'+'.join(fields)}: no field {unknown[0]}; {hint}")
     with _error_in_one_line(source, "queries"):
-        return {query.query_id: _query_text(query, fields) for query in dataset.queries_iter()}
+        if not fields:  # the default text is that of a topic's title, for example
+            return {query.query_id: query.default_text() for query in dataset.queries_iter()}
+        return {query.query_id: _joined(query, fields) for query in dataset.queries_iter()}
 
 
-def _query_text(query: Query, fields: Sequence[str]) -> str:
-    """The fields of a query, on one line; without fields ir_datasets' default text."""
-    if not fields:
-        return str(query.default_text())
+def _joined(query: object, fields: Sequence[str]) -> str:
+    """The fields of a query, on one line."""
     return " ".join(" ".join(getattr(query, field).split()) for field in fields).strip()
 
 
@@ -275,11 +263,16 @@ def _missing_documents(handler: DocsHandler) -> str:
     util, download = library().util, getattr(handler, "_docs_dlc", None)
     if not isinstance(download, util.Download) or not all(isinstance(m, util.LocalDownload) for m in download.mirrors):
         return ""  # the documents can be downloaded
-    built = getattr(handler.docs_store(), "built", None)
     place = Path(download.path(force=False))
     globs, number = getattr(handler, "_path_globs", None), getattr(handler, "_expected_file_count", None)
     files = f", with {number or 'the'} files that match {', '.join(globs)}, uncompressed" if globs else ""
-    return "" if (built and built()) or place.exists() else f"expected {place}{files}"
+    return "" if _is_built(handler) or place.exists() else f"expected {place}{files}"
+
+
+def _is_built(handler: DocsHandler) -> bool:
+    """Whether ir_datasets has built its store of the documents; not every store says so."""
+    built = getattr(handler.docs_store(), "built", None)
+    return bool(built and built())
 
 
 @contextlib.contextmanager
