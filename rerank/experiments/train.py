@@ -1,7 +1,6 @@
 """Trains an experiment: a data set → folds × (train, score) → runs/<collection>/<experiment>."""
 
 import contextlib
-import shutil
 import time
 from dataclasses import asdict, dataclass
 
@@ -25,7 +24,7 @@ from rerank.training.loop import best_epoch
 from rerank.training.objective import train_to_rank
 from rerank.training.state import EpochRecord
 from rerank.training.tracking import tracked
-from rerank.utils.files import atomic_write
+from rerank.utils.files import atomic_write, remove
 from rerank.utils.integrity import files_below, record_of
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
@@ -81,6 +80,8 @@ def train_folds(config: Config, fold: str = "all") -> ExperimentFolder:
         folder = experiment.folder.fold(one_fold.name)
         with exclusive(experiment.accelerator, folder.path, LOCK):
             if folder.finished:
+                if experiment.accelerator.is_main_process:
+                    remove(folder.state)  # a kill after the last file may have left it
                 log.info(f"{folder.tag}, fold {one_fold.name}: finished already")
             else:
                 train_fold(experiment, one_fold, left)
@@ -160,4 +161,4 @@ def _write_results(folder: FoldFolder, task: TextTask | FeatureTask, run: Run | 
             write_training_card(folder.checkpoint, task.config, task.dataset.collection.name, task.fold, facts, means)
         files = [*files_below(folder.checkpoint), folder.log]
         write_manifest(folder.manifest, {**facts, "files": record_of(folder.path, files)})
-    shutil.rmtree(folder.state)  # only an unfinished fold needs it; it is three times as large as the model
+    remove(folder.state)  # only an unfinished fold needs it; it is three times as large as the model

@@ -50,8 +50,10 @@ def test_every_judged_query_trains_or_validates_once(here, capsys):
     found = {path.name for path in FINAL.iterdir()} - {"fold.lock"}
     assert found == {"checkpoint", "valid.run", "log.jsonl", "manifest.json"}
     assert {file: file.read_bytes() for file in folds} == folds  # the folds and what evaluation reads are untouched
+    (FINAL / "state").mkdir()  # as a kill after the last file leaves it
     main(command("--fold", "final"))
     assert "smoothi, fold final: finished already" in capsys.readouterr().err
+    assert not (FINAL / "state").exists()
     assert json.loads((FINAL / "manifest.json").read_text()) == facts
 
 
