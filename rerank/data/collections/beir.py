@@ -7,7 +7,7 @@ import contextlib
 import functools
 import itertools
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
@@ -130,29 +130,26 @@ class BeirFolder:
         return sum(block.count(b"\n") + (not block.endswith(b"\n")) for block in blocks)
 
     def documents(self) -> Iterator[Document]:
-        _ = self._offsets  # raises an error for a repeated id; a set of all ids of a large file needs too much memory
+        _ = self._index  # raises an error for a repeated id; a set of all ids of a large file needs too much memory
         with self._unchanged():
             yield from (document for _, _, document in self._records())
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
+        rows, offsets = self._index
         try:
-            offsets = self._offsets(doc_ids)
+            asked = np.fromiter(map(rows.__getitem__, doc_ids), np.int64, len(doc_ids))
         except KeyError as error:
             why = "the run, judgments or lists come from another collection"
             raise UserError(f"{self._corpus}: has no document {error.args[0]}; {why}") from None
         with self._unchanged(), self._corpus.open("rb") as corpus:
-            for doc_id, offset in zip(doc_ids, offsets.tolist(), strict=True):
+            for doc_id, offset in zip(doc_ids, offsets[asked].tolist(), strict=True):
                 corpus.seek(offset)
                 place = f"{self._corpus}, document {doc_id}"
                 yield self._document(parse_object(corpus.readline(), place, self._expected), place)
 
     def known(self, doc_ids: Iterable[str]) -> set[str]:
-        found = set()
-        for doc_id in doc_ids:
-            with contextlib.suppress(KeyError):
-                self._offsets([doc_id])
-                found.add(doc_id)
-        return found
+        rows, _ = self._index
+        return {doc_id for doc_id in doc_ids if doc_id in rows}
 
     def copy_to(self, folder: Path) -> "BeirFolder":
         """The documents in a copy of the corpus, without queries. Raises UserError as `Source`, and for a full disk."""
@@ -193,18 +190,19 @@ class BeirFolder:
             raise UserError(f"{self._corpus}: has changed since it was opened; run the command again")
 
     @functools.cached_property
-    def _offsets(self) -> Callable[[Sequence[str]], np.ndarray]:
-        """Maps ids to the first bytes of the documents' lines; raises KeyError for an unknown document."""
+    def _index(self) -> tuple[Mapping[str, int], np.ndarray]:
+        """The row of each document by its id, and by row the first byte of the document's line."""
         if self._corpus.stat().st_size >= LARGE_CORPUS:
             store = self._open_offsets()
-            offsets, rows = store.values[OFFSET], store.ids
-            return lambda ids: offsets[np.fromiter(map(rows.__getitem__, ids), np.int64, len(ids))]
-        table: dict[str, int] = {}
+            return store.ids, store.values[OFFSET]
+        rows: dict[str, int] = {}
+        offsets: list[int] = []
         for place, offset, doc_id in self._lines():
-            if doc_id in table:
+            if doc_id in rows:
                 raise _repeated(place, doc_id)
-            table[doc_id] = offset
-        return lambda ids: np.fromiter(map(table.__getitem__, ids), np.int64, len(ids))
+            rows[doc_id] = len(offsets)
+            offsets.append(offset)
+        return rows, np.array(offsets, np.int64)
 
     def _open_offsets(self) -> ArrayStore:
         """A store of the offset of each document, in the user's cache."""

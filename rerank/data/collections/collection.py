@@ -137,8 +137,7 @@ class Collection:
     """Queries, judgments and documents, made by `open_collection`.
 
     `queries_file` replaces the queries of `origin`. `query_fields` are the fields that are a query's text, if they are
-    not the usual one. `texts`, such as the texts of a Lucene index, replaces its
-    documents.
+    not the usual one. `texts`, such as the texts of a Lucene index, replaces its documents.
 
     >>> from tempfile import TemporaryDirectory
     >>> from rerank.data.demo import make_collection
@@ -213,9 +212,9 @@ class Collection:
 def open_collection(source: str, queries: str | Path = "", query_fields: Sequence[str] = ()) -> Collection:
     """Opens a collection; its files are read on first use.
 
-    `queries` is a file that replaces the collection's queries. `query_fields`, such as
-    ["title", "description"], are joined as the text of a query; by default it is the title of a TREC topic, and "text"
-    of a JSON object. Raises UserError if no reader opens the source.
+    `queries` is a file that replaces the collection's queries. `query_fields`, such as ["title", "description"], are
+    joined as the text of a query; by default it is the title of a TREC topic, and "text" of a JSON object. Raises
+    UserError if no reader opens the source.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
