@@ -101,14 +101,15 @@ def open_embeddings(
         while chunk := list(itertools.islice(left, DOCUMENTS_AT_ONCE)):
             with_text = [document for document in chunk if document.text.strip()]
             empty += len(chunk) - len(with_text)
-            done, number = max(0, writer.items - number), number + len(with_text)
-            if writer.items < number:
-                known = _known(with_text, kept) if kept else {}
-                new = [document for document in with_text if document.doc_id not in known]
-                vectors_of = known | (vectors_by_document(new, encode) if new else {})
-                for document in with_text[done:]:
-                    vectors = vectors_of[document.doc_id]
-                    writer.add(document.doc_id, vectors, [len(vectors)], [_text_hash(document)])
+            first, number = number, number + len(with_text)
+            if writer.items >= number:  # an interrupted command has written the whole chunk
+                continue
+            known = _known(with_text, kept) if kept else {}
+            new = [document for document in with_text if document.doc_id not in known]
+            vectors_of = known | (vectors_by_document(new, encode) if new else {})
+            for document in with_text[writer.items - first :]:
+                vectors = vectors_of[document.doc_id]
+                writer.add(document.doc_id, vectors, [len(vectors)], [_text_hash(document)])
         if not number:
             raise UserError(f"{folder}: there is no document with text to encode; expected at least one")
         if empty:
