@@ -110,7 +110,8 @@ def export_checkpoint(config: Config, checkpoint: str, folder: Path, form: str, 
 def _sample(config: Config, model: Reranker) -> Sample | None:
     """Samples queries of the collection that the settings name, or else of the checkpoint's collection.
 
-    Returns None, and logs the reason, if the checkpoint's collection is unknown or cannot be opened.
+    Returns None, and logs the reason, if the checkpoint's collection is unknown or cannot be opened, or if no query
+    has a candidate.
     """
     named = config.collection.source
     try:
@@ -133,7 +134,12 @@ def _sample(config: Config, model: Reranker) -> Sample | None:
         query_id: {document.doc_id: document.text for document in texts.get(ranked(scores))}
         for query_id, scores in run.items()
     }
-    return Sample(collection.name, asked, documents, run, collection.qrels) if documents else None
+    if not documents:
+        log.info(
+            f"the loss of int8 is not measured: BM25 finds no document for {len(asked)} queries of {settings.source}"
+        )
+        return None
+    return Sample(collection.name, asked, documents, run, collection.qrels)
 
 
 def measure_int8(sample: Sample, exact: Reranker, rounded: Reranker) -> Int8Report:

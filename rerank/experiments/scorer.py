@@ -97,7 +97,7 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
 
 def recorded_depth(checkpoint: str) -> int:
     """The candidates of a query that a checkpoint was trained on; the default depth if it does not record any."""
-    folder = Path(checkpoint) if is_export(checkpoint) else encoder_folder(checkpoint)
+    folder = _folder_of(checkpoint)
     if not (folder / "config.json").is_file():  # a damaged export, which says so when it is opened
         return FirstStageSettings().depth
     depth = read_configs(folder).get("rerank", {}).get("depth")
@@ -107,13 +107,17 @@ def recorded_depth(checkpoint: str) -> int:
     return depth
 
 
+def _folder_of(checkpoint: str) -> Path:
+    """The folder of a checkpoint, of an exported graph, or of a model of the hub."""
+    return Path(checkpoint) if is_export(checkpoint) else encoder_folder(checkpoint)
+
+
 def count_taught(scoring: Scoring) -> int:
     """How many of the queries trained the model or chose its epoch; logs it, or that its folder does not say."""
     checkpoint, collection = scoring.checkpoint, scoring.dataset.collection
     own = collection.origin.queries
     asked = {one.query_id for one in scoring.lists if own.get(one.query_id) == collection.queries[one.query_id]}
-    folder = Path(checkpoint) if is_export(checkpoint) else encoder_folder(checkpoint)
-    taught = taught_queries(folder, collection.fingerprint, asked)
+    taught = taught_queries(_folder_of(checkpoint), collection.fingerprint, asked)
     if taught:
         log.info(
             f"{len(taught)} of {len(scoring.lists)} queries trained the model or chose its epoch: this run does not "
