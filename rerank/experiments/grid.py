@@ -13,6 +13,7 @@ from rerank.config.flags import parse
 from rerank.config.losses import losses_with
 from rerank.experiments.runs.settings import read_toml
 from rerank.utils.errors import UserError, nearest
+from rerank.utils.json_files import shown
 
 Table = dict[str, list[object]]
 """Setting, such as training.lr -> its values."""
@@ -39,8 +40,9 @@ def read_grid(path: Path, flags: Sequence[str] = (), config: Path | None = None)
         if key not in KEYS:
             raise UserError(f"{path}: {key}: no such key; {nearest(key, KEYS)}")
     tables = given.get("grid")
-    if not isinstance(tables, list) or not tables:
-        raise UserError(f"{path}: expected one or more [[grid]] tables of settings and their values, got none")
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
+        got = "none" if tables in (None, []) else f"grid = {shown(tables)}"
+        raise UserError(f"{path}: expected one or more [[grid]] tables of settings and their values, got {got}")
     tables = [_table(path, number, table) for number, table in enumerate(tables, 1)]
     file = config or (config_file(str(given["config"]), base=path.parent) if "config" in given else None)
     base = read_toml(file, "--config " if config else f"{path}: config: ") if file else {}

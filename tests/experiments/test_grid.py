@@ -76,7 +76,8 @@ def test_tables_that_overlap_give_a_cell_once_and_a_clash_is_refused(tmp_path):
     ("text", "expected"),
     [
         ("folds = 3\n[[grid]]\nloss.alpha = 1\n", "grid.toml: folds: no such key; did you mean fold?"),
-        ("fold = 1\n", "grid.toml: expected one or more"),
+        ("fold = 1\n", "grid.toml: expected one or more [[grid]] tables of settings and their values, got none"),
+        ("grid = [1, 2]\n", "settings and their values, got grid = [1, 2]"),
         ("[[grid]]\nloss.alfa = 1\n", "table 1: loss.alfa: no such setting; did you mean loss.alpha?"),
         ("[[grid]]\nalpha = 1\n", "table 1: alpha: no such setting; did you mean loss.alpha?"),
         ("[[grid]]\noutput.name = 'x'\n", "output.name: no such setting"),
