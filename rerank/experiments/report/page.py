@@ -56,7 +56,9 @@ def page_of_experiments(results: Results[ExperimentResults]) -> str:
             str(first.setting(f"collection.{key}") or "") for key in ("source", "queries", "query_field")
         )
         settings = CollectionSettings(source=source, queries=queries, query_field=field)
-        collection = open_collection(settings.source, settings.queries, settings.query_fields)
+        opened = open_collection(settings.source, settings.queries, settings.query_fields)
+        results.queries.update(opened.queries)
+        collection = opened
     except UserError as error:
         missing = str(error)
     finished = [experiment for experiment in experiments if experiment.folder.all_run.is_file()]
@@ -77,9 +79,12 @@ def page_of_experiments(results: Results[ExperimentResults]) -> str:
 def page_of_files(files: RunFiles, measure: str, qrels: Path | None, source: str) -> str:
     """The page of run files, which has no settings, times or learning curves."""
     results = compared_with_first(files, qrels, measure)
+    collection = open_collection(source) if source else None
+    if collection:
+        results.queries.update(collection.queries)
     return _render(
         results,
-        open_collection(source) if source else None,
+        collection,
         Texts({}, ENGLISH, "" if source else "no --collection is named"),
         charts=("gain",),
         descriptions=[f"Compared with {next(iter(files.runs))}."] * len(results.experiments),
@@ -100,8 +105,7 @@ def _render(
     settings: Sequence[Rows | None],
     **variables: object,
 ) -> str:
-    """Renders the page; reads the shown texts from the collection, if there is one."""
-    results.queries.update(collection.queries if collection else {})
+    """Renders the page; reads the shown documents from the collection, if there is one."""
     compared = [experiment for experiment in results.experiments if experiment.first_stage]
     query_gains = {experiment.name: gains(results, experiment) for experiment in compared}
     changed = {name: most_changed(of_run) for name, of_run in query_gains.items()}

@@ -122,6 +122,13 @@ def test_the_most_changed_queries_have_their_documents_and_the_querys_words_mark
     assert "1 relevant" in page.text
 
 
+def test_without_queries_the_page_says_why(folder, tmp_path):
+    (tmp_path / "towns" / "queries.jsonl").unlink()
+    page = report(folder)
+    assert "The texts of queries or documents are not available" in page.text
+    assert "no queries.jsonl" in page.text
+
+
 def test_without_the_collection_ids_stand_for_texts_and_the_page_says_why(folder, tmp_path, capsys):
     shutil.rmtree(tmp_path / "towns")
     page = report(folder)
