@@ -106,7 +106,7 @@ class TrecArrays(Mapping[str, dict[str, Number]], Generic[Number]):
         doc_ids, scores = self.doc_ids[lines].to_pylist(), self.scores[lines]
         found: dict[str, Number] = dict(zip(doc_ids, scores.tolist(), strict=True))
         if len(found) < len(doc_ids):
-            distinct = {*zip(doc_ids, scores.tolist(), strict=True)}
+            distinct: set[tuple[str, Number]] = set(zip(doc_ids, scores.tolist(), strict=True))
             if self.form is RUN or len(distinct) > len(found):
                 raise _repeated_document(self.path, self.form, query_id)
         exact = scores.astype(np.float32)
