@@ -50,6 +50,14 @@ def test_by_default_it_is_reciprocal_rank_with_a_manifest(runs, capsys):
     assert facts["run"] == {"sha256": file_hash(Path("fused.run"))}
 
 
+def test_a_run_that_takes_the_place_of_one_of_its_own_is_recorded_as_it_was(runs):
+    before = file_hash(Path(A))
+    main(["fuse", A, B, "--out", A])
+    facts = json.loads(Path(f"{A}.json").read_text())
+    assert facts["fusion"]["runs"][0] == {"run": A, "sha256": before}
+    assert facts["run"]["sha256"] == file_hash(Path(A)) != before
+
+
 def test_k_of_reciprocal_rank_is_a_flag(runs):
     main(["fuse", A, B, "--out", "fused.run", "--rrf-k", "1"])
     assert orders(read_run("fused.run")) == orders(fuse_ranks([runs["a"], runs["b"]], 1))

@@ -61,6 +61,7 @@ def fuse_files(paths: Sequence[Path], out: Path, fusion: Fusion) -> Path:
     measure = measure_name(fusion.measure or MEASURE)
     manifest, tag = manifest_of(out), tag_of(out)
     runs = {name: read_run(Path(name)) for name in names}
+    sources = [{"run": name, "sha256": file_hash(Path(name))} for name in names]  # `out` may be one of them
     k = RRF_K if rrf_k is None else rrf_k
     facts: dict[str, object] = {"k": k}
     if method == "rrf":
@@ -71,8 +72,8 @@ def fuse_files(paths: Sequence[Path], out: Path, fusion: Fusion) -> Path:
         tuned, facts = _tuned(runs, fusion.qrels, measure)
         fused = fuse_scores(list(runs.values()), tuned)
     write_run(fused, out, tag)
-    facts["runs"] = [{"run": name, "sha256": file_hash(Path(name))} for name in names]
-    write_manifest(manifest, {"fusion": {"method": method, **facts}, "run": {"sha256": file_hash(out)}})
+    fused_by = {"method": method, **facts, "runs": sources}
+    write_manifest(manifest, {"fusion": fused_by, "run": {"sha256": file_hash(out)}})
     return out
 
 
