@@ -1,6 +1,6 @@
 """`rerank report`: writes an HTML page about experiments or run files, from report.html and report.css."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from itertools import chain
 from pathlib import Path
@@ -13,7 +13,7 @@ from rerank.evaluation.compare import Comparison
 from rerank.evaluation.tables import Table
 from rerank.experiments.report.drawing import inline_svg
 from rerank.experiments.report.elements import Figure, Missing, Rows, or_missing, render_page
-from rerank.experiments.report.plot import CHARTS, DEPTH, LEARNING, chart_figure, gains, logged_folds
+from rerank.experiments.report.plot import CHARTS, DEPTH, LEARNING, Gain, chart_figure, gains, logged_folds
 from rerank.experiments.report.queries import Texts, documents_of, most_changed, read_documents, shown_documents
 from rerank.experiments.runs.experiment_results import ExperimentResults, FoldEpoch, FoldResults
 from rerank.experiments.runs.manifest import FoldManifest
@@ -110,12 +110,7 @@ def _render(
     query_gains = {experiment.name: gains(results, experiment) for experiment in compared}
     changed = {name: most_changed(of_run) for name, of_run in query_gains.items()}
     if collection:
-        shown = {
-            doc_id
-            for experiment in compared
-            for gain in chain(*changed[experiment.name].values())
-            for doc_id in shown_documents(experiment, gain.query_id)
-        }
+        shown = {doc_id for one in compared for doc_id in _shown_by(one, changed[one.name])}
         texts = read_documents(collection, sorted(shown), texts.language, results.experiments[0])
     if texts.reason:
         log.info(f"no texts: {texts.reason}")
@@ -142,6 +137,12 @@ def _render(
         experiments=sections,
         **variables,
     )
+
+
+def _shown_by(experiment: Compared, changed: Mapping[str, Sequence[Gain]]) -> Iterator[str]:
+    """The documents of the most changed queries, which the section of an experiment shows."""
+    for query in chain(*changed.values()):
+        yield from shown_documents(experiment, query.query_id)
 
 
 def _tables(comparison: Comparison | None) -> dict[str, Table | None]:
