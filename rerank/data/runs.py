@@ -143,8 +143,8 @@ def read_run_arrays(
 ) -> TrecArrays[float]:
     """Reads the best `depth` documents of each query in `query_ids`, by default of all, as `read_run` does.
 
-    Lines that cannot be among the best are dropped while the file is read. A repeated document raises an error on
-    access to its query.
+    The file's other queries have no documents. Lines that cannot be among the best are dropped while the file is read.
+    A repeated document raises an error on access to its query.
     """
     return _joined(path, RUN, depth, (_best(_only(table, query_ids), depth) for table in _tables(path, RUN)))
 
