@@ -230,6 +230,11 @@ def test_a_path_is_never_taken_for_an_id(folder, monkeypatch, source):
     with pytest.raises(UserError, match="no such folder; expected a folder with corpus") as caught:
         open_collection(source)
     assert "did you mean" not in str(caught.value)
+    monkeypatch.chdir(folder)
+    with pytest.raises(
+        UserError, match="collection: expected a folder, a file or an ir_datasets id, got an empty name"
+    ):
+        open_collection("")  # not the working directory
     with pytest.raises(UserError, match=r"jsonl: is a file without feature vectors; expected a folder with"):
         open_collection(str(folder / "corpus.jsonl"))
 

@@ -117,6 +117,8 @@ def register(reader: AnyReader) -> AnyReader:
 
 def open_source(source: str) -> Source:
     """Opens a source with the first reader that `matches` it; raises UserError if no reader does."""
+    if not source:  # Path("") is the working directory
+        raise UserError("collection: expected a folder, a file or an ir_datasets id, got an empty name")
     readers: list[Reader] = [*reversed(list(READERS.values())), *FORMATS]
     for reader in readers:
         if reader.matches(source):

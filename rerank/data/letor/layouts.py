@@ -29,7 +29,7 @@ def is_feature_source(source: str) -> bool:
     path = Path(source)
     if path.is_file():
         return _has_features(path)
-    return any(map(_files, _folders(path).values())) and not (path / "corpus.jsonl").exists()
+    return source != "" and any(map(_files, _folders(path).values())) and not (path / "corpus.jsonl").exists()
 
 
 def lacks_query_ids(source: str) -> bool:
