@@ -19,7 +19,6 @@ def inputs_of(stages: Mapping[str, Stage], world: World, measure: str) -> FitInp
     """Everything that a fit depends on, as the manifest records it."""
     return {
         "stages": {name: table_of(settings) for name, settings in stages.items()},
-        "versions": {name: settings.version for name, settings in stages.items() if hasattr(settings, "version")},
         "documents": world.texts.fingerprint,
         "encoders": model_hashes(stages, world, also_trained=True),
         "files": {file: kept_hash(Path(file)) for file in _files(stages)},

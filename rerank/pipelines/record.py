@@ -25,7 +25,6 @@ class FitInputs(TypedDict):
     """
 
     stages: dict[str, dict[str, object]]
-    versions: dict[str, int]
     documents: str
     encoders: dict[str, str]
     files: dict[str, str]

@@ -15,7 +15,6 @@ from rerank.cli.main import main
 from rerank.data.folds import make_folds
 from rerank.evaluation.significance import bootstrap_intervals, mean_and_error, paired_test
 from rerank.pipelines.record import read_evidence
-from rerank.pipelines.stages import SimilarQueriesStage
 from rerank.retrieval.words import find_words
 from tests.support.small_collection import failed, write_qrels
 from tests.support.small_world import WORDS
@@ -126,15 +125,3 @@ def test_stages_that_rank_alike_are_not_told_apart(topics, capsys):
     write_qrels(range(9), Path("towns/qrels/test.tsv"), relevant=())
     main(["fit", "towns", "--encoder", "none", "--out", "p"])
     assert capsys.readouterr().err.splitlines()[-1] == "2 queries a part: no stage differs from the stages below it"
-
-
-def test_votes_on_an_older_scale_are_refused_and_fitted_again(here, the_last_stage_answers, monkeypatch, capsys):
-    pipeline = rerank.Pipeline(bm25=rerank.stages.BM25Stage(), similar=SimilarQueriesStage("bm25", "encoder"))
-    with monkeypatch.context() as patch:
-        patch.setattr("rerank.pipelines.stages.similar_queries.VERSION", 1)
-        patch.setattr(SimilarQueriesStage, "version", 1)
-        rerank.fit("towns", pipeline, out=FOLDER)
-    said = failed(capsys, "search", "p", "good")
-    assert "similar-queries.json: version 1 of votes; expected 2; fit the pipeline again" in said
-    rerank.fit("towns", pipeline, out=FOLDER)
-    assert rerank.Pipeline.load(FOLDER).search("good", 1)

@@ -33,11 +33,11 @@ class Ranker(Protocol):
 class Stage(Protocol):
     """The settings of a stage: a frozen dataclass that is registered with `@stage`.
 
-    `kind` is its name in files; `of` are the names of the stages below, () for a stage that retrieves. Four members
+    `kind` is its name in files; `of` are the names of the stages below, () for a stage that retrieves. Three members
     are optional. `unlearned()` returns the settings for a collection without judgments, for a stage that can do without
     them. `check()` raises ValueError, with the expected value as message, or UserError for contradictory settings. The
-    class variable `version` is increased when saved files change their meaning, so that `fit` fits the stage again. The
     class variable `ignores_validation` is true for a stage that learns nothing from the validation queries of a fold.
+    A field `encoder` is the name of a model and a field `file` that of a file; `fit` records the hashes of both.
     """
 
     kind: ClassVar[str]

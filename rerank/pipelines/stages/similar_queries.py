@@ -33,9 +33,6 @@ VECTORS = "vectors.npy"
 
 REMEDY = "fit the pipeline again"
 
-VERSION = 2
-"""The version of the saved files: weights are for votes with cos⁸; version 1 had cos⁴, which is another scale."""
-
 POWER = 8
 """The vote of a judged query is its cosine to this power, so that only very similar queries count."""
 
@@ -46,7 +43,6 @@ WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6)
 class Learned(TypedDict):
     """The content of FILE: the weight of the votes, and the relevant documents of each judged query."""
 
-    version: int
     weight: float
     relevant: list[list[str]]
 
@@ -74,7 +70,6 @@ class SimilarQueriesStage(Composable):
     depth: Annotated[Whole, at_least(1)] = 100
     """Documents of a query that are ranked."""
     learns: ClassVar[Learns] = "cheaply"
-    version: ClassVar[int] = VERSION
 
     check = expect_one_below
 
@@ -101,15 +96,8 @@ class SimilarQueriesStage(Composable):
 
     def open(self, world: World, folder: Path) -> "SimilarQueriesRanker":
         learned = read_json(folder / FILE, Learned, REMEDY)
-        if learned["version"] != VERSION:
-            raise UserError(f"{folder / FILE}: version {learned['version']} of votes; expected {VERSION}; {REMEDY}")
         vectors = _read_vectors(folder / VECTORS, len(learned["relevant"]))
         return SimilarQueriesRanker(self, world, vectors, learned["relevant"], learned["weight"])
-
-    def vote(self, cosines: np.ndarray) -> np.ndarray:
-        """The votes of judged queries, from their cosines with the query."""
-        votes: np.ndarray = np.maximum(cosines, 0.0) ** POWER
-        return votes
 
 
 def _read_vectors(file: Path, count: int) -> np.ndarray:
@@ -149,12 +137,13 @@ class SimilarQueriesRanker:
         if left_out is not None:
             cosines[left_out] = 0
         nearest = np.argsort(-cosines, kind="stable")[: self.settings.queries]
-        for place, vote in zip(nearest, self.settings.vote(cosines[nearest].astype(np.float64)), strict=True):
+        powers = np.maximum(cosines[nearest].astype(np.float64), 0.0) ** POWER
+        for place, power in zip(nearest, powers.tolist(), strict=True):
             for doc_id in votes.keys() & self.relevant[place]:
-                votes[doc_id] += float(vote) / math.sqrt(len(self.relevant[place]))
+                votes[doc_id] += power / math.sqrt(len(self.relevant[place]))
         return np.array(list(votes.values()))
 
     def save(self, folder: Path) -> None:
-        learned = {"version": VERSION, "weight": self.weight, "relevant": [list(doc_ids) for doc_ids in self.relevant]}
+        learned = {"weight": self.weight, "relevant": [list(doc_ids) for doc_ids in self.relevant]}
         (folder / FILE).write_text(json.dumps(learned), encoding="utf-8")
         np.save(folder / VECTORS, self.vectors)
