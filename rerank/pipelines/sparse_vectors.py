@@ -1,6 +1,5 @@
 """The sparse vectors of a collection's documents: made once by a sparse encoder, on disk, and searched exactly."""
 
-import functools
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,22 +39,21 @@ class SparseVectors:
     store: ArrayStore
     folder: Path
 
-    @functools.cached_property
-    def matrix(self) -> sparse.csr_matrix:
-        """(documents, vocabulary) float32."""
-        offsets, pieces = self.store.offsets("weights"), self.store.values["pieces"]
-        width = self.encoder.encode_queries(["x"]).shape[1]
-        return sparse.csr_matrix((self.store.values["weights"], pieces, offsets), shape=(len(self.store), width))
-
     def search(self, queries: Mapping[str, str], depth: int) -> Run:
         """The `depth` documents of each query with the highest dot products above 0, best first."""
         run: Run = {}
         left = iter(queries.items())
+        offsets, pieces, weights = (
+            self.store.offsets("weights"),
+            self.store.values["pieces"],
+            self.store.values["weights"],
+        )
         while chunk := dict(itertools.islice(left, QUERIES_AT_ONCE)):
             vectors = self.encoder.encode_queries(list(chunk.values()))
-            scores = self.matrix @ vectors.toarray().T
+            shape = len(self.store), vectors.shape[1]  # (documents, vocabulary)
+            scores = sparse.csr_matrix((weights, pieces, offsets), shape=shape) @ vectors.toarray().T
             for query_id, column in zip(chunk, scores.T, strict=True):
-                best = np.lexsort((np.arange(len(column)), -column))[:depth]
+                best = (-column).argsort(kind="stable")[:depth]
                 found = best[column[best] > 0]
                 run[query_id] = {self.store.ids.id_of(row): float(column[row]) for row in found.tolist()}
         return run

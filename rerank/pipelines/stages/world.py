@@ -43,6 +43,9 @@ SPARSE = "sparse vectors"
 VECTORS = "vectors"
 """The key of vectors of documents among the shared objects."""
 
+INDEX = "index"
+"""The key of an index of vectors among the shared objects."""
+
 MOST_TEXTS_KEPT = 20_000
 """Most documents whose words are in memory; the cache is cleared above it."""
 
@@ -245,10 +248,12 @@ class World:
 
     def vector_index(self, name: str) -> VectorIndex:
         """The faiss index of the vectors of a bi-encoder, made unless it exists. Raises UserError without faiss."""
+        return self._once(INDEX, name, lambda: self._open_vector_index(name))
+
+    def _open_vector_index(self, name: str) -> VectorIndex:
         needed("faiss", 'index = "faiss"', "index")
         folder = self._where(lambda one: index_folder(self._vectors_folder(name, one)).exists())
-        place = index_folder(self._vectors_folder(name, folder))
-        return self._once("index", name, lambda: open_index(place, self.vectors(name)))
+        return open_index(index_folder(self._vectors_folder(name, folder)), self.vectors(name))
 
     def make_vectors(self, name: str, index: str) -> None:
         """Makes the vectors and the index that `search` needs. Raises UserError as `vector_index`."""
