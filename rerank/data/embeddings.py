@@ -65,7 +65,8 @@ class EmbeddingStore:
 
     def numbers(self, doc_ids: Iterable[str]) -> dict[str, int]:
         """doc_id -> number, for the documents that have a vector."""
-        return {doc_id: self.ids[doc_id] for doc_id in doc_ids if doc_id in self.ids}
+        found = ((doc_id, self.ids.get(doc_id)) for doc_id in doc_ids)
+        return {doc_id: number for doc_id, number in found if number is not None}
 
 
 def or_one(lengths: np.ndarray) -> np.ndarray:

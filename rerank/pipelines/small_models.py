@@ -12,7 +12,6 @@ from torch import nn
 from rerank.batches.batch import Batch, make_batch
 from rerank.batches.sampling import epoch_lists
 from rerank.config import Config
-from rerank.data.embeddings import EmbeddingStore
 from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
 from rerank.experiments.fold_lists import in_first_order, judgments_of, measured_candidates, trainable_candidates
 from rerank.models.bi_encoder import BiEncoder
@@ -27,23 +26,30 @@ Inputs = Callable[[Sequence[Candidates]], Any]
 """Lists -> the inputs of a model for them."""
 
 
-def pair_vectors(
-    lists: Sequence[Candidates], encoder: BiEncoder, documents: EmbeddingStore, queries: Mapping[str, np.ndarray]
-) -> VectorPairs:
-    """The vectors of the lists' queries, and of the passages of their documents; `queries`: (dimensions,) by id."""
-    doc_ids = [doc_id for found in lists for doc_id in found.doc_ids]
-    list_of = np.repeat(np.arange(len(lists)), [len(found.doc_ids) for found in lists])
-    known, offsets = documents.numbers(doc_ids), documents.offsets
-    rows_of = {doc_id: range(offsets[number], offsets[number + 1]) for doc_id, number in known.items()}
-    found = [(row, place) for place, doc_id in enumerate(doc_ids) for row in rows_of.get(doc_id, ())]
-    rows, places = np.array(found, dtype=np.int64).reshape(-1, 2).T.copy()
-    return VectorPairs(
-        compared(torch.from_numpy(np.stack([queries[found.query_id] for found in lists])), encoder),
-        compared(torch.from_numpy(np.take(documents.vectors, rows, axis=0)), encoder),
-        torch.from_numpy(list_of[places]),
-        torch.from_numpy(places),
-        len(doc_ids),
-    )
+@dataclass(frozen=True)
+class PairVectors:
+    """The inputs of a query adapter: for some lists, the vectors of their queries and documents.
+
+    queries: query_id -> (dimensions,) vector; rows: doc_id -> its rows in `vectors`, the vectors of all passages.
+    """
+
+    encoder: BiEncoder
+    queries: Mapping[str, np.ndarray]
+    rows: Mapping[str, range]
+    vectors: np.ndarray
+
+    def __call__(self, lists: Sequence[Candidates]) -> VectorPairs:
+        doc_ids = [doc_id for found in lists for doc_id in found.doc_ids]
+        list_of = np.repeat(np.arange(len(lists)), [len(found.doc_ids) for found in lists])
+        found = [(row, place) for place, doc_id in enumerate(doc_ids) for row in self.rows.get(doc_id, ())]
+        rows, places = np.array(found, dtype=np.int64).reshape(-1, 2).T.copy()
+        return VectorPairs(
+            compared(torch.from_numpy(np.stack([self.queries[found.query_id] for found in lists])), self.encoder),
+            compared(torch.from_numpy(np.take(self.vectors, rows, axis=0)), self.encoder),
+            torch.from_numpy(list_of[places]),
+            torch.from_numpy(places),
+            len(doc_ids),
+        )
 
 
 def score_lists(

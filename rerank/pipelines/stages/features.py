@@ -69,7 +69,7 @@ class FeaturesStage(Composable):
         from rerank.pipelines.small_models import SmallModel, WeightedSum
 
         query_ids, qrels = [*fold.train, *fold.valid], world.collection.qrels
-        candidates = select_candidates(below[-1], qrels, self.depth, query_ids, keep_scores=True)
+        candidates = dict(select_candidates(below[-1], qrels, self.depth, query_ids, keep_scores=True))
         rows = {q: dict(zip(c.doc_ids, columns_of(below[:-1], c), strict=True)) for q, c in candidates.items()}
 
         def inputs(lists: Sequence[Candidates]) -> torch.Tensor:

@@ -1,14 +1,14 @@
 """The stage `query-adapter`: transforms the query vectors of a bi-encoder by a matrix that judgments train."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from rerank.config import Config, ListsSettings, LossSettings, TrainingSettings
 from rerank.data.candidates import select_candidates
-from rerank.data.types import Fold, Run
+from rerank.data.types import Candidates, Fold, Run
 from rerank.evaluation.fusion import place_above
 from rerank.pipelines.stages.base import BI_ENCODER, Learns, expect_one_below, stage
 from rerank.pipelines.stages.composition import Composable
@@ -24,7 +24,7 @@ from rerank.utils.parameters import PathText, Whole, at_least
 
 if TYPE_CHECKING:
     from rerank.models.query_adapter import QueryAdapter as Matrix
-    from rerank.pipelines.small_models import Inputs
+    from rerank.pipelines.small_models import PairVectors
 
 SCALED_BY = 1000
 """Most training queries whose candidates determine the scale of the scores."""
@@ -69,8 +69,9 @@ class QueryAdapterStage(Composable):
         from rerank.pipelines.small_models import SmallModel, SmallModelTask
 
         query_ids, collection = [*fold.train, *fold.valid], world.collection
-        candidates = select_candidates(below[0], collection.qrels, self.depth, query_ids, keep_scores=True)
-        inputs = _inputs(self.encoder, world, {query_id: collection.queries[query_id] for query_id in query_ids})
+        candidates = dict(select_candidates(below[0], collection.qrels, self.depth, query_ids, keep_scores=True))
+        queries = {query_id: collection.queries[query_id] for query_id in query_ids}
+        inputs = _inputs(self.encoder, world, queries, candidates.values())
         model = models.QueryAdapter(world.vectors(self.encoder).vectors.shape[1])
 
         def scale(task: SmallModelTask) -> None:
@@ -99,8 +100,8 @@ class AdapterRanker:
         from rerank.pipelines.small_models import score_lists
 
         settings, device = self.settings, self.model.change.device
-        inputs = _inputs(settings.encoder, self.world, queries)
         lists = list(lists_to_rank(queries, below[0], settings.depth).values())
+        inputs = _inputs(settings.encoder, self.world, queries, lists)
         return place_above(score_lists(self.model, inputs, lists, settings.below_weight, device), below[0])
 
     def save(self, folder: Path) -> None:
@@ -109,8 +110,11 @@ class AdapterRanker:
         save_adapter(self.model, folder)
 
 
-def _inputs(encoder: str, world: World, queries: Mapping[str, str]) -> "Inputs":
-    from rerank.pipelines.small_models import pair_vectors
+def _inputs(encoder: str, world: World, queries: Mapping[str, str], lists: Iterable[Candidates]) -> "PairVectors":
+    """The inputs of the adapter for any of these lists; the rows of their documents are looked up once."""
+    from rerank.pipelines.small_models import PairVectors
 
-    made = world.encoder(encoder), world.vectors(encoder), world.query_vectors(encoder, queries)
-    return lambda lists: pair_vectors(lists, *made)
+    documents = world.vectors(encoder)
+    numbers = documents.numbers({doc_id for found in lists for doc_id in found.doc_ids})
+    rows = {doc_id: range(*documents.offsets[number : number + 2]) for doc_id, number in numbers.items()}
+    return PairVectors(world.encoder(encoder), world.query_vectors(encoder, queries), rows, documents.vectors)
