@@ -109,7 +109,8 @@ def run(words: Sequence[str]) -> None:
         add_plugins(modules)
         load_plugins()
     formatter = None
-    if place := next((place for place, word in enumerate(left) if word in HELP), 0):
+    place = next((place for place, word in enumerate(left) if word in HELP), 0)
+    if place:  # the help of a command; that of `rerank` itself has no settings
         from rerank.cli.help import Formatter
 
         formatter = Formatter(whole=left[place + 1 : place + 2] == [ALL])

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from rerank.evaluation.significance import CORRECTIONS, TESTS
 from rerank.evaluation.tables import render
 from rerank.utils.errors import UserError
+from rerank.utils.parameters import FilePath, OptionalPath
 from rerank.utils.progress import log
 
 if TYPE_CHECKING:
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 class EvalOptions:
     """The judgments, the folds, the measures, the tests and the format of the table."""
 
-    qrels: Path | None = None
+    qrels: OptionalPath = None
     """The file of judgments [default: the qrels.txt near the runs, or the judgments of the pipeline's collection]."""
-    queries: Path | None = None
+    queries: OptionalPath = None
     """For a pipeline: a file of queries to rank [default: those of its collection]."""
     judged_queries_only: Annotated[bool, Parameter(negative=(), show_default=False)] = False
     """Leave out the judged queries that a run lacks, as trec_eval does without -c [default: they count 0]."""
-    folds: Path | None = None
+    folds: OptionalPath = None
     """The folds to average over [default: the folds.json near the runs]."""
     fold: str | None = None
     """Evaluate only the test queries of this fold."""
@@ -47,7 +48,7 @@ class EvalOptions:
     """The format of the table; CSV and JSON have all details [default: text]."""
 
 
-def evaluate(*runs: Path, options: EvalOptions = EvalOptions()) -> None:
+def evaluate(*runs: FilePath, options: EvalOptions = EvalOptions()) -> None:
     """Evaluate and compare runs: means, standard errors, significance tests.
 
     If the runs are in runs/<collection>, its judgments and folds are used. A fitted pipeline ranks the queries first,
@@ -86,9 +87,13 @@ def _compared(runs: Sequence[Path], options: EvalOptions) -> "Comparison":
         if is_pipeline(runs[0]):
             from rerank.pipelines.new_queries import compare_with_first_stage
 
-            for flag, value in (("--folds", options.folds), ("--fold", options.fold)):
-                if value is not None:
-                    raise UserError(f"{flag} {value}: {runs[0]} is a pipeline, which ranks all queries; leave it out")
+            for flag, given in (
+                (f"--folds {options.folds}", options.folds),
+                (f"--fold {options.fold}", options.fold),
+                ("--judged-queries-only", options.judged_queries_only),
+            ):
+                if given:
+                    raise UserError(f"{flag}: {runs[0]} is a pipeline, which ranks all queries; leave it out")
             return compare_with_first_stage(runs[0], options.queries, options.qrels, options.measures)
     if options.queries:
         raise UserError(f"--queries {options.queries}: run files need no texts; expected the folder of a pipeline")

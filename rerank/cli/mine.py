@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from rerank.config import CollectionSettings, FirstStageSettings, OutputSettings, TrainingSettings
 from rerank.config.flags import Flags, only
-from rerank.utils.parameters import PathText, Whole, at_least
+from rerank.utils.parameters import FilePath, PathText, Whole, at_least
 from rerank.utils.progress import print_result
 
 
@@ -45,7 +45,7 @@ def mine(
     collection: PathText,
     *,
     by: PathText,
-    out: Path,
+    out: FilePath,
     options: MineOptions = MineOptions(),
     flags: MineFlags = MineFlags(),
 ) -> None:

@@ -1,11 +1,10 @@
 """`rerank plot`: writes a chart of the report as a file for a paper."""
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.utils.parameters import FilePath
+from rerank.utils.parameters import FilePath, OptionalPath
 from rerank.utils.progress import print_result
 
 
@@ -14,7 +13,7 @@ def plot(
     *paths: Annotated[FilePath, Parameter(required=True)],
     out: FilePath,
     measure: str = "nDCG@20",
-    qrels: Path | None = None,
+    qrels: OptionalPath = None,
 ) -> None:
     """Writes a chart of the report as a file for a paper.
 

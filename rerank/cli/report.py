@@ -1,6 +1,5 @@
 """`rerank report`: writes an HTML page about the experiments of a collection, a pipeline, or run files."""
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -13,7 +12,7 @@ def report(
     *paths: Annotated[FilePath, Parameter(required=True)],
     out: OptionalPath = None,
     measure: str | None = None,
-    qrels: Path | None = None,
+    qrels: OptionalPath = None,
     collection: PathText = "",
 ) -> None:
     """Writes an HTML page about the experiments of a collection, about a fitted pipeline, or about run files.

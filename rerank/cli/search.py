@@ -58,9 +58,9 @@ def search(
     if (query is None) == (queries is None):
         got = "both" if queries else "neither"
         raise UserError(f"search {model}: expected a query, or --queries, a file of queries; got {got}")
-    asked = read_queries(queries) if queries else {"": query or ""}
-    for text in asked.values():
-        check_query(text)
+    asked = read_queries(queries) if queries else {"": check_query(query)}
+    if empty := next((query_id for query_id, text in asked.items() if not text.strip()), None):
+        raise UserError(f"{queries}: the query {empty} is empty; expected a text to search for")
     from rerank.pipelines.open import open_pipeline
 
     pipeline = open_pipeline(model, flags.config())

@@ -75,9 +75,20 @@ def validate(config: Config) -> None:
     types = setting_types()
     for name, settings in sections(config).items():
         for key, value in settings.items():
-            validate_setting(flag_name(name, key), value, types[name].get(key))
+            kind = types[name].get(key, Setting)  # a hyperparameter of a loss
+            validate_setting(flag_name(name, key), value, kind)
+            _check_type(flag_name(name, key), value, kind)
     check_language(config.collection.language)
     check_files(config)
+
+
+def _check_type(flag: str, value: object, kind: object) -> None:
+    """Raises UserError for a value of another type; numpy's floats and texts are kinds of Python's."""
+    plain = next((known(value) for known in (float, str) if isinstance(value, known)), value)
+    try:
+        check_shape(plain, kind)
+    except ValueError as error:
+        raise UserError(f"{flag} {value!r:.80}: {error}") from error
 
 
 def check_types(tables: Mapping[str, object]) -> Sections:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -23,6 +24,11 @@ from rerank.evaluation.significance import CORRECTIONS, TESTS
 from rerank.evaluation.tables import Table, render
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.texts import check_name
+
+MOST_COMPARED = 20
+"""Queries without a judged document whose ids are compared."""
+SEPARATOR = re.compile(r"[\W_]")
+"""What may stand between the id of a document and the number of its passage."""
 
 
 @dataclass(frozen=True)
@@ -253,16 +259,29 @@ def measured(
 
 
 def _note_on_other_ids(name: str, run: Run, qrels: Qrels) -> str:
-    """A note on the queries for which a run ranks no judged document, with example ids; "" if there are none.
+    """A note on the queries for which a run ranks no judged document; "" if there are none.
 
-    Their ids may differ: whole documents may be judged and passages ranked, or ids may be truncated.
+    It has example ids if these may differ: if whole documents are judged and passages ranked, or if no query at all
+    ranks a judged document.
     """
-    apart = [query_id for query_id in qrels if run.get(query_id) and run[query_id].keys().isdisjoint(qrels[query_id])]
+    answered = [query_id for query_id in qrels if run.get(query_id)]
+    apart = [query_id for query_id in answered if run[query_id].keys().isdisjoint(qrels[query_id])]
     if not apart:
         return ""
-    query_id = apart[0]
-    judged, found = next(iter(qrels[query_id])), next(iter(run[query_id]))
-    return (
-        f"{name}: {len(apart)} of {len(qrels)} queries rank no judged document ({examples(apart)}): "
-        f"query {query_id} has a judgment of {judged} and ranks {found}; compare the ids."
-    )
+    note = f"{name}: {len(apart)} of {len(qrels)} queries rank no judged document ({examples(apart)})"
+    pairs = ((query_id, _cut_ids(qrels[query_id], run[query_id])) for query_id in apart[:MOST_COMPARED])
+    query_id, ids = next((pair for pair in pairs if pair[1]), (apart[0], None))
+    if not ids and len(apart) < len(answered):
+        return f"{note}; the ids seem to fit, as the other queries rank judged documents."
+    judged, found = ids or (next(iter(qrels[query_id])), next(iter(run[query_id])))
+    return f"{note}: query {query_id} has a judgment of {judged} and ranks {found}; compare the ids."
+
+
+def _cut_ids(judged: Iterable[str], ranked: Iterable[str]) -> tuple[str, str] | None:
+    """A judged and a ranked id of which one is the other up to a separator, as d7 and d7#2; None if there are none."""
+    for longer, shorter, is_judged in ((ranked, set(judged), False), (judged, set(ranked), True)):
+        for doc_id in longer:
+            for separator in SEPARATOR.finditer(doc_id):
+                if (beginning := doc_id[: separator.start()]) in shorter:
+                    return (doc_id, beginning) if is_judged else (beginning, doc_id)
+    return None

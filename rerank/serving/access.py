@@ -82,9 +82,8 @@ async def _key_given(request: Request, keys: Sequence[str], metrics: Metrics, co
     """The answer to the form: the page with the cookie, or the form with a line."""
     started, to = time.perf_counter(), ""
     try:
-        body = await read_body(
-            request, Limits(max_body_bytes=LARGEST_FORM, flag=""), "application/x-www-form-urlencoded"
-        )
+        limits = Limits(max_body_bytes=LARGEST_FORM, flag="")
+        body = await read_body(request, limits, "application/x-www-form-urlencoded")
         given = dict(parse_qsl(body.decode("ascii", "replace"), max_num_fields=MOST_FIELDS))
         key, to = given.get("key", "").strip(), given.get("to", "")
         if _is_one_of(key, keys):

@@ -43,8 +43,10 @@ A_DAY = 24 * 3600.0
 
 
 def _output_target(path: str | Path, flag: str = "") -> Path:
-    """The file or folder that a write to `path` replaces or makes. Raises UserError for a link, and for a device."""
+    """The file or folder that a write to `path` makes or replaces; raises UserError for `.`, `/`, a link, a device."""
     target = Path(path)
+    if not target.name:
+        raise UserError(f"{flag}{path}: is a folder in use; expected the name of a new file or folder")
     if target.is_symlink():
         raise UserError(f"{flag}{path}: is a link, which is not followed; remove it, or name what it points to")
     if os.path.lexists(target) and not target.is_file() and not target.is_dir():

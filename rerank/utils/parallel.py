@@ -131,7 +131,8 @@ class _Worker:
     process: BaseProcess | None = None
 
     def submit(self, function: Callable[[Job], None], job: Job) -> Future[str]:
-        if self.pool is None:
+        died = self.process is not None and not self.process.is_alive()  # perhaps after its last job
+        if self.pool is None or died:
             self.pool = ProcessPoolExecutor(1, get_context("spawn"), begin_worker, (self.environment,))
         before = active_children()
         with starting_workers():

@@ -114,6 +114,19 @@ def test_judged_queries_that_a_run_lacks_count_0_or_are_left_out(runs: Path) -> 
     assert f"1 judged queries that a run lacks are left out: {lacking}." in text
 
 
+def test_flags_without_effect_on_a_pipeline_are_refused(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "pipeline.toml").touch()
+    for words in (["--folds", "folds.json"], ["--fold", "1"], ["--judged-queries-only"]):
+        line = failed(capsys, "eval", str(tmp_path), *words)
+        assert f"{' '.join(words)}: {tmp_path} is a pipeline, which ranks all queries; leave it out" in line
+
+
+def test_a_leading_tilde_is_the_home_folder(runs: Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("HOME", str(runs))
+    main(["eval", "~/bm25.run", "--qrels=~/qrels.txt", "--folds=~/folds.json", "--measures", "AP"])
+    assert "Mean ± standard error over 3 folds, 12 queries" in capsys.readouterr().out
+
+
 def test_names_are_short_and_distinct(runs: Path) -> None:
     other = runs.parent / "other"
     write_run(ranking(good=False), other / "smoothi" / "all.run.gz", "t")

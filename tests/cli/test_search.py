@@ -65,6 +65,9 @@ def test_json_and_several_queries_of_a_file(there, capsys):
     assert [line for line in lines if line.startswith("t")] == ["t1: good amber0", "t2: zzzz"]
     for words, got in (([], "neither"), (["good", "--queries", "topics.tsv"], "both")):
         assert f"a file of queries; got {got}" in failed(capsys, "search", CHECKPOINT, *words)
+    Path("topics.tsv").write_text("t1\tgood\nt2\t \n")
+    line = failed(capsys, "search", CHECKPOINT, "--queries", "topics.tsv")
+    assert "topics.tsv: the query t2 is empty; expected a text to search for" in line
 
 
 def test_words_are_marked_by_the_stems_of_the_language(there, capsys):

@@ -4,11 +4,12 @@ import json
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rerank.cli.app import make_app, with_values
 from rerank.cli.main import main
-from rerank.config import Config, OutputSettings, TrainingSettings, validate
+from rerank.config import Config, LossSettings, OutputSettings, TrainingSettings, validate
 from rerank.config.flags import setting_flags
 from rerank.experiments.grid import read_grid
 from rerank.experiments.runs.settings import to_toml
@@ -86,10 +87,16 @@ def test_python_made_settings_have_the_same_bounds():
         (Config(training=TrainingSettings(schedule="cosine")), "--training.schedule: got cosine, expected constant or"),
         (Config(training=TrainingSettings(device="gpu")), "--training.device: got gpu, expected auto"),
         (Config(output=OutputSettings(name="tokens")), "--output.name: got tokens, expected letters"),
+        (Config(training=TrainingSettings(epochs=2.5)), "--training.epochs 2.5: expected `int`, got `float`"),
+        (Config(training=TrainingSettings(epochs="3")), "--training.epochs '3': expected `int`, got `str`"),
+        (Config(training=TrainingSettings(lists_per_epoch="many")), "--training.lists-per-epoch 'many': "),
+        (Config(training=TrainingSettings(tf32="yes")), "--training.tf32 'yes': expected `bool`, got `str`"),
+        (Config(output=OutputSettings(folder=Path("runs"))), "expected `str`, got `PosixPath`"),
+        (Config(loss=LossSettings("smoothi", {"alpha": None})), "--loss.alpha None: "),
     ):
         with pytest.raises(UserError, match=expected):
             validate(config)
-    validate(Config(output=OutputSettings(name="tokens-2")))
+    validate(Config(output=OutputSettings(name="tokens-2"), training=TrainingSettings(lr=np.float64(1e-5))))
 
 
 def test_flags_may_be_left_out_where_pydantic_is_imported(capsys):

@@ -77,6 +77,19 @@ def test_queries_without_a_judged_document_are_noted_with_an_id_of_each_kind() -
         "passages: 5 of 6 queries rank no judged document (q0, q1, q2, …): "
         "query q0 has a judgment of a and ranks a-p1; compare the ids.",
     ]
+    documents: Qrels = {q: {f"{doc_id}#1": grade for doc_id, grade in of.items()} for q, of in QRELS.items()}
+    (*_, note) = compare({"documents": RUNS["high"] | {"q5": {"a#1": 1.0}}}, documents).notes
+    assert note.endswith("query q0 has a judgment of a#1 and ranks a; compare the ids.")
+
+
+def test_queries_that_miss_all_judged_documents_are_not_taken_for_other_ids() -> None:
+    missing: Run = RUNS["high"] | {"q1": {"doc-a": 1.0}}
+    assert compare({"run": missing}, QRELS).notes[1:] == [
+        "run: 1 of 6 queries rank no judged document (q1); the ids seem to fit, as the other queries rank judged "
+        "documents."
+    ]
+    (*_, note) = compare({"run": {q: {"7": 1.0} for q in QRELS}}, QRELS).notes
+    assert note.endswith(" and ranks 7; compare the ids.")
 
 
 def test_none_of_equal_runs_is_the_best() -> None:

@@ -78,7 +78,7 @@ def test_the_umask_decides_who_may_read_what_another_library_wrote_for_its_user_
     assert stat.S_IMODE(written.stat().st_mode) == 0o640
 
 
-def test_a_new_folder_is_none_or_an_empty_one(tmp_path):
+def test_a_new_folder_is_none_or_an_empty_one(tmp_path, monkeypatch):
     taken = tmp_path / "taken"
     fill(taken, True, "something")
     (tmp_path / "empty").mkdir()
@@ -88,6 +88,10 @@ def test_a_new_folder_is_none_or_an_empty_one(tmp_path):
         with pytest.raises(UserError, match=f"--out {place}: already exists; expected a new folder to write"):
             check_new_folder(place)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "taken"]
+    monkeypatch.chdir(tmp_path / "empty")
+    for place in (".", "/"):  # nothing can take their place
+        with pytest.raises(UserError, match=f"--out {place}: is a folder in use; expected the name of a new file"):
+            check_new_folder(place)
 
 
 def test_a_file_a_link_and_a_folder_are_removed_and_not_what_a_link_leads_to(tmp_path):

@@ -1,3 +1,4 @@
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -23,6 +24,16 @@ def test_a_job_that_fails_and_a_worker_that_dies_cost_that_job_alone():
     assert "ended abruptly" in ended["killed"]
     assert ended["broken"].splitlines()[-1] == "ZeroDivisionError: a fault"
     assert ", in job" in ended["broken"]
+
+
+def test_a_worker_that_dies_between_two_jobs_costs_none():
+    others = multiprocessing.active_children()
+    with closing(work(job, ["fine", "well"], workers=1)) as ended:
+        assert next(ended) == ("fine", "")
+        (idle,) = set(multiprocessing.active_children()) - set(others)
+        idle.kill()
+        idle.join()
+        assert next(ended) == ("well", "")
 
 
 def test_an_end_of_the_iteration_interrupts_every_worker_and_waits_for_it(tmp_path):
