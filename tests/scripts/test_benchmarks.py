@@ -13,10 +13,12 @@ from rerank.models.scoring import TextScorer
 from rerank.pipelines.pipeline import Pipeline
 from rerank.serving.app import make_app
 from rerank.serving.metrics import Metrics
+from rerank.serving.requests import Limits
 from rerank.serving.search_page import Searches
 from rerank.serving.server import address_of, open_socket, running
+from rerank.serving.service import Service
 from rerank.utils.errors import UserError
-from scripts.benchmarks import embedding, matches, scoring, search, serving_load, timing, training
+from scripts.benchmarks import embedding, matches, scoring, search, serving_load, serving_restart, timing, training
 from scripts.benchmarks import losses as bench_losses
 from scripts.benchmarks.commands import main
 from scripts.benchmarks.memory import in_fresh_process
@@ -189,6 +191,35 @@ def test_serving_load(rows_of, encoder_folder, monkeypatch):
     monkeypatch.setattr(serving_load, "mixed_requests", lambda folder: requests)
     with pytest.raises(UserError, match="have wrong scores"):
         serving_load.serving_load(encoder=str(encoder_folder), seconds=0.2, clients=2)
+
+
+def test_serving_restart(rows_of, encoder_folder, monkeypatch):
+    """One server stands in for the two, so that the kernel can lose no connection."""
+    reranker = Reranker.load(encoder_folder)
+    with contextlib.ExitStack() as stack:
+
+        @contextlib.contextmanager
+        def in_process(_, *flags, port):
+            if port not in started:
+                service = Service(reranker, "tiny", Limits(), Metrics())
+                stack.callback(service.stop)
+                bound = stack.enter_context(open_socket("127.0.0.1", port))
+                answering = service if port in answered else None
+                stack.enter_context(running(make_app("tiny", service.metrics, answering), bound))
+            started.append(port)
+            assert flags == ("--reuse-port",)
+            yield
+
+        started, answered = [], range(2**16)
+        monkeypatch.setattr(serving_restart, "server_process", in_process)
+        words = ["--encoder", encoder_folder, "--requests", 6, "--clients", 2]
+        rows, _ = rows_of("serving-restart", *words)
+        assert list(rows) == ["one a request", "kept"]
+        assert all(row["answers"] >= 6 and row["lost"] == 0 for row in rows.values())
+        assert [started.count(port) for port in dict.fromkeys(started)] == [2, 2]
+        answered = ()
+        with pytest.raises(UserError, match=r"^\d+ requests are lost: see the table$"):
+            serving_restart.serving_restart(encoder=str(encoder_folder), requests=2, clients=1)
 
 
 @pytest.mark.parametrize(
