@@ -81,7 +81,9 @@ class Comparison:
             ("test", "test", self.test, TESTS),
             ("correction", "correction", self.correction, CORRECTIONS),
         ):
-            if value is not None and check_name(argument, value) not in valid:
+            if argument == "baseline" and value is None:
+                continue
+            if check_name(argument, value) not in valid:
                 raise UserError(f"{argument} {value}: no such {kind}; {nearest(value, valid)}")
 
     def __str__(self) -> str:
@@ -162,8 +164,8 @@ def compare(
 
     With `folds`, means and standard errors are over the means of the folds' test queries; tests are always paired over
     the queries. `test` is one of TESTS, `correction` one of CORRECTIONS in `rerank.evaluation.significance`. Raises
-    UserError if there is no run, a run has none of the queries or none of a fold, or a judged query is in no fold or in
-    two. Raises UserError for an unknown measure, test, correction or baseline.
+    UserError if there is no run or no measure, a run has none of the queries or none of a fold, or a judged query is in
+    no fold or in two. Raises UserError for an unknown measure, test, correction or baseline.
 
     >>> qrels = {"q1": {"d1": 1}, "q2": {"d3": 1}, "q3": {"d1": 1}}
     >>> bm25 = {"q1": {"d1": 1.0, "d2": 2.0}, "q2": {"d3": 2.0, "d4": 1.0}, "q3": {"d2": 2.0, "d1": 1.0}}
@@ -187,7 +189,9 @@ def compare(
         raise TypeError(f"folds: expected a sequence of Fold, got {folds!r:.80}")
     qrels = given_qrels(qrels)
     queries = select_queries(qrels, map_to_folds(folds or ()))
-    return Comparison(*measured(runs, qrels, queries, measure_names(measures)), baseline, test, correction)
+    if not (names := measure_names(measures)):
+        raise UserError("compare: expected at least one measure, got none")
+    return Comparison(*measured(runs, qrels, queries, names), baseline, test, correction)
 
 
 def map_to_folds(folds: Iterable[Fold], source: str = "folds") -> dict[str, str]:

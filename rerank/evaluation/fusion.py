@@ -26,16 +26,16 @@ def fuse_ranks(runs: Sequence[Run], k: float = RRF_K) -> Run:
 
     Ranks start at 1 and follow `ranked`. A run without a document adds nothing to its sum. Documents with equal sums
     are in the order of the first run that has one of them. The scores are the sums as strictly decreasing float32
-    values. Raises ValueError for a negative `k`.
+    values. Raises ValueError for a `k` that is negative or not finite.
 
     >>> fused = fuse_ranks([{"q": {"a": 3.0, "b": 2.0}}, {"q": {"b": 9.0, "c": 8.0}}], k=1)
     >>> {doc_id: round(score, 4) for doc_id, score in fused["q"].items()}
     {'b': 0.8333, 'a': 0.5, 'c': 0.3333}
     """
     runs = given_runs(runs)
-    if isinstance(k, str) or not isinstance(k, int | float | np.number):
+    if not isinstance(k, int | float | np.number):
         raise TypeError(f"k: expected a number, got {k!r}")
-    if not k >= 0:
+    if not 0 <= k < math.inf:
         raise ValueError(f"k: expected 0 or more, got {k}")
     fused = {}
     for query_id in queries_of(runs):

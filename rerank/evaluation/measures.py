@@ -148,6 +148,8 @@ def _takes(measure: "IrMeasure | type[IrMeasure]") -> str:
 
 def _check_bounds(parameters: dict[str, float]) -> None:
     """Raises ValueError for parameters out of trec_eval's range: a cut-off of 0 makes pytrec_eval end the process."""
+    if any(isinstance(value, float) and not math.isfinite(value) for value in parameters.values()):
+        raise ValueError("expected finite numbers")
     for name, highest in (("cutoff", HIGHEST_CUTOFF), ("rel", HIGHEST_GAIN)):
         if not 1 <= parameters.get(name, 1) <= highest:
             raise ValueError(f"expected a {name} from 1 to {highest}, got {parameters[name]}")

@@ -35,13 +35,19 @@ def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str = MEASURE) -> W
     So few queries give almost equal weights. The grid has equal weights and all combinations with the sum 1, in steps
     of 0.05 for two runs and 0.1 for more. The means and the standard error of the best one are over at most
     MOST_QUERIES judged queries of `qrels`. Pass the judgments of validation queries, because a query's own judgments
-    must not choose its weights. A query that all runs lack counts 0 for every combination.
+    must not choose its weights. A query that all runs lack counts 0 for every combination. Raises UserError if there is
+    no run, or more than MOST_TUNED.
 
     >>> qrels = {"q": {"a": 1}}
     >>> tune_weights([{"q": {"a": 1.0, "b": 2.0}}, {"q": {"a": 2.0, "b": 1.0}}], qrels, "P@1")
     (0.45, 0.55)
     """
     runs, qrels = given_runs(runs), given_qrels(qrels)
+    if not 1 <= len(runs) <= MOST_TUNED:
+        raise UserError(
+            f"fusion: the weights of 1 to {MOST_TUNED} runs can be tuned, got {len(runs)}; give the weights, or fuse "
+            "by reciprocal rank"
+        )
     judged = sorted(query_id for query_id, grades in qrels.items() if grades)
     used = {query_id: qrels[query_id] for query_id in some_queries(judged)}
     scaled = {query_id: scaled_scores(runs, query_id) for query_id in used if any(query_id in run for run in runs)}
@@ -116,14 +122,9 @@ def tune_on(runs: Mapping[str, Run], qrels: Judgments, measure: str, queries: st
     """Tunes the weights of runs by name, and logs them.
 
     `queries` describes the queries of `qrels`, such as "validation queries of fold 1". Raises UserError if no query is
-    judged, a run has none of the judged queries, or there are too many runs.
+    judged, if a run has none of the judged queries, and as `tune_weights`.
     """
     judged = {query_id: grades for query_id, grades in qrels.items() if grades}
-    if len(runs) > MOST_TUNED:
-        raise UserError(
-            f"fusion: the weights of {MOST_TUNED} runs at most can be tuned, got {len(runs)}; give the weights, or "
-            "fuse by reciprocal rank"
-        )
     if not judged:
         raise UserError(f"fusion: none of the {queries} is judged: there is nothing to tune on")
     if lacking := next((name for name, run in runs.items() if run.keys().isdisjoint(judged)), None):

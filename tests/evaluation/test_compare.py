@@ -67,6 +67,10 @@ def test_user_errors_name_what_is_expected() -> None:
         compare(RUNS, QRELS, correction="hom")
     with pytest.raises(UserError, match="expected at least one run, got none"):
         compare({}, QRELS)
+    with pytest.raises(UserError, match="expected at least one measure, got none"):
+        compare(RUNS, QRELS, [])
+    with pytest.raises(TypeError, match="test: expected a name, got None"):
+        compare(RUNS, QRELS, test=None)  # type: ignore[arg-type]
 
 
 def test_queries_without_a_judged_document_are_noted_with_an_id_of_each_kind() -> None:

@@ -1,5 +1,6 @@
 """Fusion of runs against loops over its definition."""
 
+import math
 import random
 from itertools import pairwise
 
@@ -53,9 +54,10 @@ def test_a_query_of_one_run_keeps_its_ranking_and_all_queries_are_there() -> Non
     assert fused["c"] == {"z": 0.5}
 
 
-def test_a_negative_k_is_refused() -> None:
-    with pytest.raises(ValueError, match="k: expected 0 or more, got -1"):
-        fuse_ranks([{"q": {"a": 1.0}}], -1)
+@pytest.mark.parametrize("k", [-1, math.nan, math.inf])
+def test_a_k_that_is_negative_or_not_finite_is_refused(k: float) -> None:
+    with pytest.raises(ValueError, match=f"k: expected 0 or more, got {k}"):
+        fuse_ranks([{"q": {"a": 1.0}}], k)
 
 
 def slow_weighted_sums(runs: list[dict[str, float]], weights: tuple[float, ...]) -> dict[str, tuple[float, float, str]]:

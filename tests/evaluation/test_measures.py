@@ -86,6 +86,7 @@ def test_all_unknown_measures_are_named_at_once() -> None:
         "RBP(rel=1)@10": "ir_measures does not compute it with these parameters",
         "alpha_nDCG@10": "ir_measures does not compute it with these parameters",
         "Accuracy": "ir_measures does not compute it",
+        "SetF(beta=NaN)": "expected finite numbers",
         "P@-1": "expected one of",
         "ERR(": "did you mean ERR?",
     }

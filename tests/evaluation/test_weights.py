@@ -56,5 +56,7 @@ def test_nothing_to_tune_on_is_one_line() -> None:
     part = {"a.run": RUNS["a.run"], "b.run": {q: RUNS["b.run"][q] for q in QUERIES[5:]}}
     with pytest.raises(UserError, match=r"b.run: has none of the 5 judged queries of q.txt \(q0, q1, q2, …\)"):
         tune_on(part, {q: QRELS[q] for q in QUERIES[:5]}, "P@3", "queries of q.txt")
-    with pytest.raises(UserError, match="the weights of 6 runs at most can be tuned, got 7"):
+    with pytest.raises(UserError, match="the weights of 1 to 6 runs can be tuned, got 7"):
         tune_on({str(i): RUNS["a.run"] for i in range(7)}, QRELS, "P@3", "queries")
+    with pytest.raises(UserError, match="the weights of 1 to 6 runs can be tuned, got 0"):
+        tune_weights([], QRELS)
