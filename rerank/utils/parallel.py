@@ -83,11 +83,11 @@ def _in_order(submit: Callable[[Item], Future[Built]], items: Iterable[Item], ah
 def starting_workers() -> Iterator[None]:
     """Blocks SIGINT while processes start; they inherit the block until `begin_worker`, so none prints a traceback."""
     resource_tracker.ensure_running()  # the first process would start it, and starting it unblocks SIGINT
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def begin_worker(environment: Mapping[str, str] = {}) -> None:

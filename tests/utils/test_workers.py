@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.utils.parallel import work
+from rerank.utils.parallel import starting_workers, work
 from tests.support.paths import ROOT
 from tests.support.patience import until
 from tests.support.processes import beside
@@ -34,6 +34,16 @@ def test_a_worker_that_dies_between_two_jobs_costs_none():
         idle.kill()
         idle.join()
         assert next(ended) == ("well", "")
+
+
+def test_a_caller_that_blocks_interrupts_blocks_them_after_the_start_of_workers():
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        with starting_workers():
+            pass
+        assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def test_an_end_of_the_iteration_interrupts_every_worker_and_waits_for_it(tmp_path):
