@@ -11,7 +11,7 @@ from rerank.experiments.runs.manifest import write_manifest
 from rerank.pipelines.evidence import Trial, evidence_of, total_ms
 from rerank.pipelines.folder import PIPELINE
 from rerank.pipelines.graph import read_pipeline
-from rerank.pipelines.record import EVIDENCE, read_evidence
+from rerank.pipelines.record import EVIDENCE, EvidenceRecord, read_evidence
 from rerank.pipelines.selection import choose_all, costly_stages
 from rerank.pipelines.stages.base import Stage
 from rerank.utils.errors import UserError
@@ -50,29 +50,37 @@ def choose_again(folder: Path, stages: Mapping[str, Stage], budget: float | None
     selected = choose_all(values, evidence["inner"], evidence["tested"], allowed, costly)
     if selected.answer not in read_pipeline(folder / PIPELINE):
         return None
-    taught = {row["name"]: row["trained_on"] for row in evidence["stages"]}
-    trial = Trial(
+    chosen = evidence_of(tried, selected, _trial_of(evidence, budget), ms)
+    if "older_documents" in evidence:
+        chosen["older_documents"] = evidence["older_documents"]
+    _rewrite(folder, chosen)
+    return selected.answer
+
+
+def _trial_of(evidence: EvidenceRecord, budget: float | None) -> Trial:
+    """The trial that gave an evidence, with another budget."""
+    return Trial(
         evidence["measure"],
         evidence["judged"],
         evidence["parts"],
         evidence["drawn"],
         evidence["far_queries"],
-        taught,
+        {row["name"]: row["trained_on"] for row in evidence["stages"]},
         budget,
     )
-    chosen = evidence_of(tried, selected, trial, ms)
-    if "older_documents" in evidence:
-        chosen["older_documents"] = evidence["older_documents"]
+
+
+def _rewrite(folder: Path, evidence: EvidenceRecord) -> None:
+    """Replaces a pipeline's evidence, and the answer in its manifest; the other files stay as they are."""
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    manifest["pipeline"]["answer"] = selected.answer
+    manifest["pipeline"]["answer"] = evidence["answer"]
     with atomic_write(folder) as tmp:
-        shutil.copytree(folder, tmp, copy_function=_link)  # the other files stay as they are
+        shutil.copytree(folder, tmp, copy_function=_link)
         for name in (EVIDENCE, MANIFEST):
             (tmp / name).unlink()
-        (tmp / EVIDENCE).write_text(json.dumps(chosen, indent=1, ensure_ascii=False), encoding="utf-8")
+        (tmp / EVIDENCE).write_text(json.dumps(evidence, indent=1, ensure_ascii=False), encoding="utf-8")
         manifest["files"] |= record_of(tmp, [tmp / EVIDENCE])
         write_manifest(tmp / MANIFEST, {"pipeline": manifest["pipeline"], "files": manifest["files"]})
-    return selected.answer
 
 
 def _link(source: str, target: str) -> None:

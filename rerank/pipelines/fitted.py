@@ -2,13 +2,13 @@
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rerank.data.text_lines import check_query
 from rerank.data.trec import ranked
-from rerank.data.types import BestPassage, Found, Hit, Run
+from rerank.data.types import BestPassage, Document, Found, Hit, Marked, Run
 from rerank.pipelines.record import FitInputs
 from rerank.pipelines.stages.base import Ranker, Stage, below
 from rerank.pipelines.stages.bm25 import BM25Ranker
@@ -93,34 +93,41 @@ def find(pipeline: Fitted, query: str, top: int = 10, budget: float | None = Non
 
     runs = pipeline.rank_all({QUERY: query}, rank_with, budget)
     answer = list(runs.values())[-1].get(QUERY, {})
-    doc_ids = ranked(answer)[:top]
+    documents = list(world.texts.get(ranked(answer)[:top]))
+    note = _note(pipeline, query, runs) if documents else ""
     language = world.config.collection.language
     terms = {word.term for word in content_words(query, language) or find_words(query, language)}
     rankers = [pipeline.rankers[name] for name in runs]
     matchers = [ranker.matcher for ranker in rankers if isinstance(ranker, LateInteractionRanker)]
-    ranks = {name: {d: rank for rank, d in enumerate(ranked(run.get(QUERY, {})), 1)} for name, run in runs.items()}
-    documents = list(world.texts.get(doc_ids))
-    note = _note(pipeline, query, runs) if documents else ""
     shows_matches = matchers and explain and not note  # any word has a similar one, letters at random too
     found = matchers[-1].matches(query, documents) if shows_matches else [{}] * len(documents)
+    ranks = {name: {d: rank for rank, d in enumerate(ranked(run.get(QUERY, {})), 1)} for name, run in runs.items()}
     hits = []
     for rank, (document, pairs) in enumerate(zip(documents, found, strict=True), 1):
-        doc_id, begin, end = document.doc_id, 0, len(document.body)
-        if passage := passages.get(doc_id):
-            before = len(document.text) - len(document.body)  # the title, which is shown separately
-            begin, end = max(0, passage.begin - before), max(0, passage.end - before)
-        matches = _with_other_words(pairs, language)
+        doc_id, matches = document.doc_id, _with_other_words(pairs, language)
         matched = terms.union(*matches.values())
-        title = snippet(document.title, matched, language)
-        excerpt = snippet(document.body[begin:end], matched, language)
-        if not passage:
-            begin, end = _place_of_snippet(excerpt.text, document.body)
+        title, text = snippet(document.title, matched, language), mark(document.body, matched, language)
+        excerpt, place = _excerpt(document, passages.get(doc_id), matched, language)
         by_stage = {
             name: (places[doc_id], runs[name][QUERY][doc_id]) for name, places in ranks.items() if doc_id in places
         }
-        text = mark(document.body, matched, language)
-        hits.append(Hit(doc_id, rank, answer[doc_id], title, excerpt, by_stage, text, (begin, end), tuple(matches)))
+        hits.append(Hit(doc_id, rank, answer[doc_id], title, excerpt, by_stage, text, place, tuple(matches)))
     return Found(hits, len(answer), note)
+
+
+def _excerpt(
+    document: Document, passage: BestPassage | None, terms: Collection[str], language: str
+) -> tuple[Marked, tuple[int, int]]:
+    """The snippet of a document, cut from a passage, and the start and end of the passage in the body.
+
+    Without a passage it is cut from the whole body, and the start and end are those of the snippet.
+    """
+    if passage is None:
+        shown = snippet(document.body, terms, language)
+        return shown, _place_of_snippet(shown.text, document.body)
+    before = len(document.text) - len(document.body)  # the title, which is shown separately
+    begin, end = max(0, passage.begin - before), max(0, passage.end - before)
+    return snippet(document.body[begin:end], terms, language), (begin, end)
 
 
 def _with_other_words(matches: Mapping[str, tuple[str, float]], language: str) -> dict[tuple[str, str], set[str]]:
