@@ -23,7 +23,8 @@ def in_order(stages: Mapping[str, Stage], where: str = "pipeline") -> dict[str, 
     """Sorts the stages topologically: each after the stages below it, otherwise in the given order; the last answers.
 
     Raises UserError, prefixed with `where`, for a pipeline without stages, a name that is no file name, a missing stage
-    below, a circle, a wrong number of stages below, and several stages that are below no other, as only one can answer.
+    below, a circle, a wrong number of stages below, several stages that are below no other, as only one can answer, and
+    a stage that no query is left to train on.
     """
     if not stages:
         raise UserError(f"{where}: has no stage; expected one or more")
@@ -35,6 +36,7 @@ def in_order(stages: Mapping[str, Stage], where: str = "pipeline") -> dict[str, 
         if not ready:
             raise UserError(f"{where}: stages {', '.join(left)} need each other; expected no circle")
         ordered[ready[0]] = stages[ready[0]]
+    _expect_queries_to_train_on(ordered, where)
     used = {lower for settings in stages.values() for lower in below(settings)}
     answers = [name for name in ordered if name not in used]
     if len(answers) > 1:
@@ -65,6 +67,24 @@ def _check_stage(name: str, settings: Stage, stages: Mapping[str, Stage], where:
         raise UserError(f"{where}: of {', '.join(names) or 'none'}: {error}") from error
     except UserError as error:
         raise UserError(f"{where}: {error}") from error
+
+
+def _expect_queries_to_train_on(ordered: Mapping[str, Stage], where: str) -> None:
+    """Raises UserError for a stage with training queries above one that is fitted once a part.
+
+    The lower one ranks only validation queries, from which a fusion, for example, can learn.
+    """
+    fitted_once = set[str]()  # the stages that learn expensively, and those above one
+    for name, settings in ordered.items():
+        lower = [other for other in below(settings) if other in fitted_once]
+        is_expensive = settings.learns == "expensively"
+        if lower and (is_expensive or (settings.learns != "nothing" and hasattr(settings, "training"))):
+            raise UserError(
+                f"{where}: stage {name}: of {lower[0]}: that is fitted once a part and ranks only validation queries, "
+                f"so {settings.kind} has no query to train on; expected stages below {lower[0]}, or take a fusion"
+            )
+        if lower or is_expensive:
+            fitted_once.add(name)
 
 
 def prefix(stages: Mapping[str, Stage], answer: str) -> dict[str, Stage]:

@@ -12,6 +12,7 @@ from rerank.pipelines.stages import (
     FeedbackStage,
     FusionStage,
     QueryAdapterStage,
+    TrainedEncoderStage,
 )
 from rerank.utils.errors import UserError
 
@@ -105,12 +106,24 @@ MISTAKES = {
     BM25_TABLE
     + DENSE_TABLE
     + '[stages.f]\nkind = "fusion"\nof = ["bm25", "dense"]\nmeasure = "nDGC"': r"stage f: .*unknown 'nDGC'",
+    BM25_TABLE
+    + RE_RANKED
+    + '[stages.f]\nkind = "features"\nof = ["bm25", "a"]': "stage f: of a: that is fitted once .* take a fusion",
     '[stages.nested]\nkind = "bm25"': "stage nested: expected .* neither nested nor runs",
     '[stages.a]\nkind = "fusion"\nof = ["b", "c"]\n[stages.b]\nkind = "fusion"\nof = ["a", "c"]\n'
     '[stages.c]\nkind = "bm25"': "stages a, b need each other; expected no circle",
     '[stages."a/b"]\nkind = "bm25"': "stage a/b: expected letters, digits",
     "[stages.bm25": "not TOML",
 }
+
+
+def test_a_fusion_learns_above_a_stage_that_is_fitted_once_a_part():
+    trained, frozen = CrossEncoderStage("bm25"), CrossEncoderStage("bm25", trained=False)
+    fused = FusionStage(("bm25", "a"))
+    assert Pipeline(bm25=BM25Stage(), a=trained, f=fused).answer == "f"
+    assert Pipeline(bm25=BM25Stage(), a=frozen, f=FeaturesStage(("bm25", "a"))).answer == "f"
+    with pytest.raises(UserError, match=r"stage b: of f: .* trained-encoder has no query to train on"):
+        Pipeline(bm25=BM25Stage(), a=trained, f=fused, b=TrainedEncoderStage("f"))
 
 
 @pytest.mark.parametrize("text", MISTAKES)
