@@ -86,10 +86,9 @@ class BM25Stage(Composable):
         values = []
         for settings in progress(tried, len(tried), "tuning BM25"):
             run = world.runs.setdefault(settings, {})  # cached for the fits on other parts
-            missing = {query_id: text for query_id, text in queries.items() if query_id not in run}
-            run |= {query_id: {} for query_id in missing} | BM25Ranker(settings, world, self._index(world)).rank(
-                missing, []
-            )
+            if missing := {query_id: text for query_id, text in queries.items() if query_id not in run}:
+                found = BM25Ranker(settings, world, self._index(world)).rank(missing, [])
+                run.update((query_id, found.get(query_id, {})) for query_id in missing)
             values.append(list(values_of(run, qrels, judged, MEASURE).values()))
         good = [tried[place] for place in almost_best(values)]
         chosen = min(good, key=lambda other: math.dist((other.k1 / 2, other.b), (self.k1 / 2, self.b)))
