@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +115,15 @@ def test_int8_scores_do_not_depend_on_the_other_documents(form, there):
     reranker = Reranker.load(f"{form}-int8")
     together = reranker.score(QUERY, TEXTS)
     assert together == pytest.approx([reranker.score(QUERY, [text])[0] for text in TEXTS], abs=1e-5)
+
+
+@pytest.mark.parametrize("form", ["onnx", "openvino"])
+def test_eight_threads_get_the_scores_of_one(form, there):
+    reranker, queries = Reranker.load(f"{form}-int8"), WORDS[:8]
+    expected = [reranker.score(query, TEXTS) for query in queries]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda query: reranker.score(query, TEXTS), queries * 8))
+    np.testing.assert_allclose(found, expected * 8, rtol=0, atol=1e-6)
 
 
 def test_what_int8_costs_is_measured_on_judged_queries_of_the_collection(there, tmp_path, capsys):

@@ -16,6 +16,7 @@ import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,7 +131,14 @@ def _open_openvino(folder: Path, int8: bool) -> Graph:
         "DYNAMIC_QUANTIZATION_GROUP_SIZE": str(GROUP),
     }
     model = _core().compile_model(folder / OPENVINO_FILE, "CPU", settings)
-    return lambda rows: model(rows)[0]
+    one_thread = threading.Lock()
+
+    def scores(rows: Rows) -> np.ndarray:
+        with one_thread:  # a model that is called has one set of buffers
+            found: np.ndarray = model(rows)[0]
+        return found
+
+    return scores
 
 
 @functools.cache
