@@ -32,30 +32,12 @@ from rerank.losses.smooth import approx, smoothi
 from rerank.losses.soft_ranks import approx_soft_ranks, fast_soft_ranks
 from rerank.losses.sorting import fastsort, neural_ndcg, neuralsort, ot, pirank, softsort
 
-__all__ = ["LABELS", "LOSSES", "adr_mse", "approx", "approx_soft_ranks", "bce", "create", "distill_kl", "exact_metric"]
-__all__ += [
-    "fast_soft_ranks",
-    "fastsort",
-    "highest_grade",
-    "hinge",
-    "lambda_loss",
-    "listap",
-    "listmle",
-    "listnet",
-    "loss",
-    "margin_mse",
-]
-__all__ += [
-    "mse",
-    "neural_ndcg",
-    "neuralsort",
-    "neuralsort_indicators",
-    "ot",
-    "pairwise_softmax",
-    "pirank",
-    "prepare_inputs",
-]
-__all__ += ["rank_distil", "rank_indicators", "ranknet", "smoothi", "soft_permutation", "softmax", "softsort"]
+__all__ = [
+    "LABELS", "LOSSES", "adr_mse", "approx", "approx_soft_ranks", "bce", "create", "distill_kl", "exact_metric",
+    "fast_soft_ranks", "fastsort", "highest_grade", "hinge", "lambda_loss", "listap", "listmle", "listnet", "loss",
+    "margin_mse", "mse", "neural_ndcg", "neuralsort", "neuralsort_indicators", "ot", "pairwise_softmax", "pirank",
+    "prepare_inputs", "rank_distil", "rank_indicators", "ranknet", "smoothi", "soft_permutation", "softmax", "softsort",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> LossFunction:

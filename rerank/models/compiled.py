@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.gpu import SMALL, Autocast
-from rerank.models.packing import in_mode, layers_of, probe_of
+from rerank.models.packing import evaluating, layers_of, probe_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -93,7 +93,7 @@ def _in_half(module: nn.Module, args: object, output: Tensor) -> Tensor:
 def _gradient(model: CrossEncoder, autocast: Autocast) -> Tensor:
     """The gradient of the sum of a few scores without dropout, (weights,) float32."""
     weights = [weight for weight in model.encoder.parameters() if weight.requires_grad]
-    with in_mode(model, training=False), torch.enable_grad():
+    with evaluating(model), torch.enable_grad():
         with autocast():
             scores = model(probe_of(model))
         gradients = torch.autograd.grad(scores.float().sum(), weights, allow_unused=True)

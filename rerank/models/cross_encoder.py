@@ -50,7 +50,6 @@ class CrossEncoder(nn.Module):
         self.last_token = loaded.last_token
         self.flash = True
         self.in_float32 = self.compiled = False
-        self.padding_reason = ""
         self.padding_reason = pack(self)
 
     def place(self, device: torch.device, autocast: Autocast, chosen: bool = False) -> list[str]:

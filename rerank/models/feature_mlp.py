@@ -16,7 +16,7 @@ from rerank.batches.features import rows_of, vectors
 from rerank.data.letor.store import FeatureSet
 from rerank.data.types import Qrels, Run
 from rerank.models.gpu import full_float32
-from rerank.models.packing import in_mode
+from rerank.models.packing import evaluating
 from rerank.models.scoring import check_finite
 from rerank.utils.errors import UserError
 from rerank.utils.inside import read_regular
@@ -77,7 +77,7 @@ class FeatureMLP(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """(documents,) float32 scores of (documents, features); batch norm would count padding, so there is none."""
         if self.training and len(features) == 1:  # one document has no variance, and its list has no loss
-            with in_mode(self, training=False):
+            with evaluating(self):
                 return self.forward(features)
         if self.transform == "log1p":
             features = features.sign() * features.abs().log1p()
@@ -136,7 +136,7 @@ def open_feature_mlp(folder: Path) -> FeatureMLP:
         model = FeatureMLP(settings["features"], settings["hidden"], 0, transform, first_feature=first)
         model.load_state_dict(weights)
     except (OSError, ValueError, LookupError, TypeError, RuntimeError, SafetensorError) as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).partition("\n")[0]
         raise UserError(f"{folder}: not a checkpoint of a model of feature vectors: {reason}") from error
     return model.eval()
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from rerank.models.encoder_inputs import padded
 from rerank.models.gpu import full_float32
-from rerank.models.packing import in_mode, probe_passages
+from rerank.models.packing import evaluating, probe_passages
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -117,7 +117,7 @@ def folded(body: "PreTrainedModel", head: nn.Linear, pad_id: int) -> Iterator[Fo
         shared = {id(parameter) for parameter in body.parameters()}
         for name in poolers:  # a pooler is part of the classifier's head
             setattr(body, name, getattr(empty, name))
-        with in_mode(body, training=False):
+        with evaluating(body):
             yield _fold_into(classifier.eval(), body, head, pad_id, lambda parameter: id(parameter) in shared)
     finally:
         for name in poolers:

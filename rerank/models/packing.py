@@ -66,10 +66,10 @@ def relative_difference(expected: Tensor, found: Tensor) -> float:
 
 
 @contextlib.contextmanager
-def in_mode(model: nn.Module, training: bool) -> Iterator[None]:
-    """Within the block the model is in training or evaluation mode; afterwards its mode is restored."""
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Within the block the model is in evaluation mode; afterwards its mode is restored."""
     before = model.training
-    model.train(training)
+    model.eval()
     try:
         yield
     finally:
@@ -136,7 +136,7 @@ def pack(model: PackableModel) -> str:
             return f"{type(encoder).__name__} has no list of its layers"
         hooks = keep_first_tokens(layers[-1])
     body = encoder if model.last_token is None else encoder.base_model
-    with in_mode(encoder, training=False):
+    with evaluating(encoder):
         reason = set_packed_attention(encoder, body.forward, values)
     for hook in hooks if reason else ():
         hook.remove()
@@ -211,7 +211,7 @@ def packing_error(model: PackableModel, autocast: Autocast) -> str:
     # The lengths make SDPA on a GPU pad two passages together; the longest is first, as in groups.
     inputs, reason = probe_of(model, (160, 130, 33, 7)), model.padding_reason
     try:
-        with in_mode(model.encoder, training=False):
+        with evaluating(model.encoder):
             model.padding_reason = COMPARED
             with full_float32():
                 exact = model.vectors(inputs)
@@ -238,7 +238,7 @@ def packing_error(model: PackableModel, autocast: Autocast) -> str:
 def rounding_error(model: PackableModel, autocast: Autocast) -> float:
     """The largest difference of vectors in this precision from float32, relative to the largest value."""
     inputs = probe_of(model)
-    with in_mode(model.encoder, training=False):
+    with evaluating(model.encoder):
         exact = model.vectors(inputs)
         with autocast():
             return relative_difference(exact, model.vectors(inputs))

@@ -76,6 +76,12 @@ class Sizes:
         largest = max((size for shape in shapes.values() for size in shape), default=0)
         return cls(largest, max(places, default=0) + 1, sum(map(math.prod, shapes.values())))
 
+    def most(self, key: str) -> int:
+        """The largest number that a config may state under a key."""
+        if PARTS.fullmatch(key):
+            return max(self.parts, MOST_PARTS)
+        return max(self.largest, MOST_LABELS if LABELS.fullmatch(key) else LARGEST)
+
 
 def check_sizes(folder: Path, name: str) -> None:
     """Raises UserError for a folder whose config states a size far from that of every tensor in its weights.
@@ -88,13 +94,11 @@ def check_sizes(folder: Path, name: str) -> None:
         return
     config = read_json(folder / CONFIG, dict[str, object], remedy)
     try:
-        shapes = weight_shapes(folder)
-        sizes = Sizes.of(shapes)
-        for key, stated in _sizes_in(config):
-            most = max(sizes.parts, MOST_PARTS) if PARTS.fullmatch(key) else max(sizes.largest, LARGEST)
-            most = max(sizes.largest, MOST_LABELS) if LABELS.fullmatch(key) else most
-            if shapes and stated > most:
-                raise ValueError(f"{CONFIG} states {key} {stated}, but no tensor of its weights has such a size")
+        if shapes := weight_shapes(folder):
+            sizes = Sizes.of(shapes)
+            for key, stated in _sizes_in(config):
+                if stated > sizes.most(key):
+                    raise ValueError(f"{CONFIG} states {key} {stated}, but no tensor of its weights has such a size")
     except ValueError as error:
         raise UserError(f"{folder}: {error}; {remedy}") from error
 

@@ -19,7 +19,7 @@ from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export.formats import OPENERS, WRITERS, Graph, Rows
 from rerank.models.gpu import Autocast
 from rerank.models.hub import EXPORT_FILE, Recorded, quiet_transformers, recorded_cut
-from rerank.models.packing import first_token_part, in_mode, layers_of
+from rerank.models.packing import evaluating, first_token_part, layers_of
 from rerank.models.pooling import POOLINGS, expect_pooling
 from rerank.utils.errors import UserError
 from rerank.utils.inside import check_inside
@@ -194,7 +194,7 @@ def _traceable(name: str, model: CrossEncoder) -> Iterator[RowScores]:
     hook = first_token_part(layers_of(model.encoder)[-1]).register_forward_hook(_first_tokens)
     model.encoder.set_attn_implementation(IMPLEMENTATION)
     try:
-        with torch.no_grad(), warnings.catch_warnings(), in_mode(model, training=False):
+        with torch.no_grad(), warnings.catch_warnings(), evaluating(model):
             warnings.simplefilter("ignore")  # the tracers warn of every constant
             yield RowScores(model).eval()
     finally:
