@@ -80,10 +80,10 @@ def load_encoder(name_or_folder: str) -> LoadedEncoder:
     folder = encoder_folder(name_or_folder)
     read_configs(folder)
     check_sizes(folder, name_or_folder)
-    config = _load(transformers.AutoConfig, folder, name_or_folder)
+    config = from_folder(transformers.AutoConfig, folder, name_or_folder)
     own_head = _check_encoder(config, name_or_folder)
     check_parameters(folder, name_or_folder)
-    tokenizer = _load(transformers.AutoTokenizer, folder, name_or_folder)
+    tokenizer = from_folder(transformers.AutoTokenizer, folder, name_or_folder)
     # A text is tokenised before it is cut into passages.
     tokenizer.deprecation_warnings["sequence-length-is-longer-than-the-specified-maximum"] = True
     decoder = own_head and type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING
@@ -102,7 +102,8 @@ def load_encoder(name_or_folder: str) -> LoadedEncoder:
     return LoadedEncoder(tokenizer, model, own_head, max_length, first, last_token)
 
 
-def _load(auto: Any, folder: Path, name: str, **settings: Any) -> Any:
+def from_folder(auto: Any, folder: Path, name: str, **settings: Any) -> Any:
+    """`auto.from_pretrained` of a folder; raises UserError for whatever the libraries raise."""
     try:
         return auto.from_pretrained(folder, trust_remote_code=False, **settings)
     except KeyboardInterrupt:
@@ -146,7 +147,7 @@ def _load_weights(config: "PreTrainedConfig", own_head: bool, folder: Path, name
     import transformers
 
     auto = transformers.AutoModelForSequenceClassification if own_head else transformers.AutoModel
-    opened = _load(auto, folder, name, config=config, dtype=torch.float32, output_loading_info=True)
+    opened = from_folder(auto, folder, name, config=config, dtype=torch.float32, output_loading_info=True)
     model: PreTrainedModel = opened[0]
     report: dict[str, set[str]] = opened[1]
     # The pooler of a body is not used, and most pre-trained checkpoints have none.

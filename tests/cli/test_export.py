@@ -221,11 +221,26 @@ def test_a_missing_or_damaged_file_is_named(file, content, expected, copy, capsy
     assert expected in line
 
 
+def record_again(folder):
+    """The hashes of changed files, as a stranger would write them."""
+    facts = json.loads((folder / "export.json").read_text())
+    record = record_of(folder, [folder / name for name in facts["files"]])
+    (folder / "export.json").write_text(json.dumps(facts | {"files": record}))
+
+
+@pytest.mark.parametrize(("number", "expected"), [(10**9, "expected ids of tokens from 0 to"), (None, "cannot open")])
+def test_a_tokenizer_that_cannot_be_opened_is_one_line(copy, number, expected):
+    tokenizer = json.loads((copy / "tokenizer.json").read_text())
+    tokenizer["added_tokens"][0]["id"] = number
+    (copy / "tokenizer.json").write_text(json.dumps(tokenizer))
+    record_again(copy)
+    with pytest.raises(UserError, match=expected):
+        Reranker.load(copy)
+
+
 def test_code_beside_a_graph_is_not_run(copy, monkeypatch):
     remote_code(copy)
-    facts = json.loads((copy / "export.json").read_text())
-    record = record_of(copy, [copy / name for name in facts["files"]])  # as a stranger would write it
-    (copy / "export.json").write_text(json.dumps(facts | {"files": record}))
+    record_again(copy)
     monkeypatch.chdir(copy.parent)
     with contextlib.suppress(UserError):
         Reranker.load(copy)

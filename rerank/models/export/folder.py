@@ -16,11 +16,13 @@ from torch import Tensor, nn
 from rerank.batches.batch import Packed
 from rerank.batches.templates import open_template
 from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.encoder import from_folder
 from rerank.models.export.formats import OPENERS, WRITERS, Graph, Rows
 from rerank.models.gpu import Autocast
-from rerank.models.hub import EXPORT_FILE, Recorded, quiet_transformers, recorded_cut
+from rerank.models.hub import EXPORT_FILE, Recorded, quiet_transformers, read_configs, recorded_cut
 from rerank.models.packing import evaluating, first_token_part, layers_of
 from rerank.models.pooling import POOLINGS, expect_pooling
+from rerank.models.sizes import check_sizes
 from rerank.utils.errors import UserError
 from rerank.utils.inside import check_inside
 from rerank.utils.integrity import Record, changes, record_of
@@ -153,9 +155,11 @@ def open_export(name: str, template: str) -> ExportedCrossEncoder:
         own = f"with the template {facts['template']!r}" if facts["template"] else "without a template"
         raise UserError(f"{name}: was exported {own}, not with {template!r}; leave --encoder.template out")
     expect_pooling(name, facts["pooling"])
+    read_configs(folder)
+    check_sizes(folder, name)
     import transformers
 
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    tokenizer = from_folder(transformers.AutoTokenizer, folder, name)
     graph = OPENERS[facts["format"]](folder, facts["precision"] == "int8")
     return ExportedCrossEncoder(facts, graph, tokenizer)
 
