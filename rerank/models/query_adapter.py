@@ -83,11 +83,11 @@ def load_adapter(folder: Path) -> QueryAdapter:
     try:
         tensors = load_file(file)
         change = tensors["change"]
-        if change.shape != (len(change), len(change)):
-            raise ValueError(f"expected a square matrix, got {tuple(change.shape)}")
+        if change.shape != (len(change), len(change)) or change.dtype != torch.float32:
+            raise ValueError(f"expected a square matrix in float32, got {tuple(change.shape)} in {change.dtype}")
         model = QueryAdapter(len(change))
         model.change.data, model.scale = change, float(tensors["scale"])
     except Exception as error:  # safetensors and torch raise different types
-        reason = str(error).splitlines()[0]
+        reason = str(error).partition("\n")[0]
         raise UserError(f"{file}: not the matrix of a query adapter: {reason}; fit the pipeline again") from error
     return model

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from rerank.data.trec import ranked
 from rerank.pipelines.stages.base import below, stage_kinds
@@ -66,4 +68,7 @@ def test_what_a_stage_needs_and_does_not_have_is_one_line(here, tmp_path):
     with pytest.raises(UserError, match=r"bm25\.run: has no query new: .* ranks only the queries of its file"):
         STAGES["run"].fit(world, FOLD, [], tmp_path).rank({"new": "a query"}, [])
     with pytest.raises(UserError, match=r"adapter\.safetensors: not the matrix of a query adapter"):
+        STAGES["query-adapter"].open(world, tmp_path)
+    save_file({"change": torch.eye(2).long(), "scale": torch.ones(1)}, tmp_path / "adapter.safetensors")
+    with pytest.raises(UserError, match=r"expected a square matrix in float32, got \(2, 2\) in torch.int64; fit the"):
         STAGES["query-adapter"].open(world, tmp_path)
