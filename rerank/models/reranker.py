@@ -1,7 +1,7 @@
 """Reranker: ranks texts for a query and re-ranks runs, with a trained model and nothing on disk."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from numbers import Integral
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -12,23 +12,21 @@ import torch
 from rerank.config import EncoderSettings
 from rerank.data.candidates import select_candidates, standardised
 from rerank.data.collections import Collection, Documents
-from rerank.data.given import given_count, given_run, given_weights
+from rerank.data.given import given_count, given_run
 from rerank.data.splitting import Cut
 from rerank.data.types import BestPassage, Run
 from rerank.models.checkpoints import open_trained_cross_encoder, save_cross_encoder
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.gpu import Precision, open_device
-from rerank.models.scoring import PairScores, TextScorer, make_run, pairs_of
+from rerank.models.scoring import PairScores, TextScorer, finite_scores, make_run, pairs_of
+from rerank.models.transformer import make_transformer
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, check_new_folder
 from rerank.utils.progress import log
-from rerank.utils.texts import check_path, check_text, list_of_pairs, list_of_texts
+from rerank.utils.texts import check_name, check_path, check_text, list_of_pairs, list_of_texts
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
     from pyterrier import Transformer
-
-LARGEST_SCORE = torch.finfo(torch.float32).max
 
 
 class Ranked(NamedTuple):
@@ -97,14 +95,16 @@ class Reranker:
 
         Raises UserError for a model that cannot be loaded or has no trained head, for a template that differs from the
         checkpoint's or lacks a placeholder, for an unknown pooling, and for a device or precision that torch cannot
-        use; ValueError for a number of tokens that is too small.
+        use. Raises TypeError for a value of another type, and ValueError for a number of tokens that is too small.
         """
         target, name = open_device(device), check_path("name_or_folder", name_or_folder)
-        given_count(max_doc_tokens, "max_doc_tokens")
-        given_count(passage_tokens or None, "passage_tokens")
-        given_count(passage_overlap or None, "passage_overlap")
+        check_name("pooling", pooling)
+        check_text("template", template)
+        _check_tokens("max_doc_tokens", max_doc_tokens, 1)
+        _check_tokens("passage_tokens", passage_tokens, 0)
+        _check_tokens("passage_overlap", passage_overlap, 0)
         if max_tokens_per_forward != "auto":
-            given_count(max_tokens_per_forward, "max_tokens_per_forward")
+            _check_tokens("max_tokens_per_forward", max_tokens_per_forward, 1)
         cut = Cut(passage_tokens, passage_overlap)
         model = open_trained_cross_encoder(name, pooling, max_doc_tokens, template, cut)
         return cls(TextScorer(model, target, precision, max_tokens_per_forward), name)
@@ -178,7 +178,8 @@ class Reranker:
     ) -> list[BestPassage]:
         """As `rank`, with the passage of each document that the model scored highest."""
         given_count(top_k, "top_k")
-        tokenised = self.scorer.tokenise_pairs(_pairs(query, documents := list_of_texts("documents", documents)))
+        documents = list_of_texts("documents", documents)
+        tokenised = self.scorer.tokenise_pairs(_pairs(query, documents))
         return self.best_passages(documents, self.scorer.score_pairs(tokenised, show=False), top_k, first_scores)
 
     def best_passages(
@@ -207,10 +208,11 @@ class Reranker:
         weight = self.model.first_stage_weight
         if not weight or first_scores is None:
             return scores
-        added = _standardised("first_scores", first_scores)
-        if len(added) != len(scores):
-            raise ValueError(f"first_scores: got {len(added)} for {len(scores)} documents")
-        return np.asarray(scores + np.float32(weight) * np.array(added, dtype=np.float32))
+        given = finite_scores("first_scores", first_scores)
+        if len(given) != len(scores):
+            raise ValueError(f"first_scores: got {len(given)} for {len(scores)} documents")
+        added = np.array(standardised(given), dtype=np.float32)
+        return np.asarray(scores + np.float32(weight) * added)
 
     def predict(self, pairs: Iterable[tuple[str, str]], show: bool = True) -> np.ndarray:
         """(pairs,) float32 scores of (query, document) texts, in their order; equal pairs are scored once.
@@ -263,38 +265,14 @@ class Reranker:
         rank 0. It needs no Java. Raises ImportError if PyTerrier is not installed; the transformer raises the errors of
         `list_of_texts`, and PyTerrier's for a missing column.
         """
-        try:
-            import pyterrier as pt
-        except ModuleNotFoundError as error:
-            raise ImportError("PyTerrier is not installed; run: pip install python-terrier") from error
-        predict, weight, shown = self.predict, self.model.first_stage_weight, f"transformer of {self!r}"
-        columns = ["qid", "query", "docno", "text", *(["score"] if weight else [])]
-
-        class RerankTransformer(pt.Transformer):  # PyTerrier asks for a subclass
-            """Gives each row the score and the rank of a cross-encoder."""
-
-            def transform(self, inp: "DataFrame") -> "DataFrame":
-                """The rows in their order, with new scores and ranks."""
-                pt.validate.columns(inp, includes=columns, context=self)
-                queries, texts = (list_of_texts(f"column {name}", inp[name]) for name in ("query", "text"))
-                scores = predict(list(zip(queries, texts, strict=True))).astype(float)
-                if weight:
-                    scores += weight * inp.groupby("qid")["score"].transform(partial(_standardised, "column score"))
-                return pt.model.add_ranks(inp.assign(score=scores))
-
-            def __repr__(self) -> str:
-                return shown
-
-        return RerankTransformer()
+        return make_transformer(self.predict, self.model.first_stage_weight, repr(self))
 
 
-def _standardised(what: str, scores: Iterable[float]) -> tuple[float, ...]:
-    """First-stage scores, standardised; raises TypeError for no sequence of numbers, UserError for one not finite."""
-    given = given_weights(scores, what)
-    for place, score in enumerate(given):
-        if not abs(score) <= LARGEST_SCORE:
-            raise UserError(f"{what}[{place}]: got {score}, expected a finite score (float32)")
-    return standardised(given)
+def _check_tokens(what: str, number: object, least: int) -> None:
+    if isinstance(number, bool) or not isinstance(number, Integral):
+        raise TypeError(f"{what}: expected a whole number, got {number!r:.80}")
+    if number < least:
+        raise ValueError(f"{what}: expected {least} or more, got {number}")
 
 
 def _pairs(query: str, documents: Sequence[str]) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 from rerank.batches.batch import Packed, Pairs, make_microbatches, restore_order
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.templates import open_template
+from rerank.data.given import given_weights
 from rerank.data.splitting import open_offset_tokenizer, passage_span
 from rerank.data.tokens import Tokenisation, make_store
 from rerank.data.types import Candidates, Run
@@ -24,6 +25,8 @@ from rerank.models.memory import TokenBudget, open_budget
 from rerank.utils.errors import UserError
 from rerank.utils.parallel import prefetch
 from rerank.utils.progress import log, progress
+
+LARGEST_SCORE = torch.finfo(torch.float32).max
 
 Scorer = CrossEncoder | ExportedCrossEncoder
 """A model that scores packed passages and pools their scores."""
@@ -118,13 +121,13 @@ def start_scoring(
     model: Scorer, inputs: Packed, device: torch.device, autocast: Autocast, budget: TokenBudget
 ) -> Callable[[], PairScores]:
     """Starts to score the documents of these passages; the returned function waits for the GPU and gives the scores."""
-    scores = start_passages(model, inputs, device, autocast, budget)
+    passage_scores = start_passages(model, inputs, device, autocast, budget)
 
     def of_documents() -> PairScores:
-        found = scores()
-        pooled: torch.Tensor = model.pool(found, inputs.documents)
-        passages = found.split(inputs.documents.bincount().tolist())
-        return PairScores(pooled.numpy(), np.array([(int(scores.argmax()), len(scores)) for scores in passages]))
+        scores = passage_scores()
+        pooled: torch.Tensor = model.pool(scores, inputs.documents)
+        by_document = scores.split(inputs.documents.bincount().tolist())
+        return PairScores(pooled.numpy(), np.array([(int(found.argmax()), len(found)) for found in by_document]))
 
     return of_documents
 
@@ -165,6 +168,15 @@ def check_finite(run: Run) -> None:
         for doc_id, score in scores.items():
             if not abs(score) < float("inf"):
                 raise UserError(f"query {query_id}, document {doc_id}: the model's score is {score}; is it broken?")
+
+
+def finite_scores(what: str, scores: Iterable[float]) -> tuple[float, ...]:
+    """First-stage scores as numbers; raises TypeError for other values, and UserError for one that is not finite."""
+    given = given_weights(scores, what)
+    for place, score in enumerate(given):
+        if not abs(score) <= LARGEST_SCORE:
+            raise UserError(f"{what}[{place}]: got {score}, expected a finite score (float32)")
+    return given
 
 
 class TokenisedPairs(NamedTuple):

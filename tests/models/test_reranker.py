@@ -225,8 +225,13 @@ def test_wrong_arguments_are_refused(folder, reranker, tmp_path):
     with pytest.raises(UserError, match=r"--encoder.pooling maxx: no such pooling; did you mean max\?"):
         Reranker.load(folder, device="cpu", pooling="maxx")
     for name in ("max_doc_tokens", "passage_tokens", "passage_overlap", "max_tokens_per_forward"):
-        with pytest.raises(ValueError, match=f"{name}: expected 1 or more, got -3"):
+        with pytest.raises(ValueError, match=f"{name}: expected [01] or more, got -3"):
             Reranker.load(folder, device="cpu", **{name: -3})
+        with pytest.raises(TypeError, match=f"{name}: expected a whole number, got None"):
+            Reranker.load(folder, device="cpu", **{name: None})
+    for name in ("pooling", "template"):
+        with pytest.raises(TypeError, match=f"{name}: expected a (name|text), got (3|int)"):
+            Reranker.load(folder, device="cpu", **{name: 3})
     with pytest.raises(UserError, match="an encoder without a trained head: its architecture is BertModel"):
         Reranker.load(encoder)
 
