@@ -29,7 +29,7 @@ class CheckedCollection(CollectionSettings):
     """The collection that is checked, if one is given."""
 
     source: Annotated[PathText, often("--collection"), Parameter(show_default=False)] = ""
-    """An ir_datasets id, a folder in BEIR's layout, or SVMlight files of feature vectors."""
+    """An ir_datasets id, a folder in BEIR's layout, a file of pairs or triples, or SVMlight files of features."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class CollectionSettings:
     """The documents, the queries and, for training and evaluation, the relevance judgments."""
 
     source: Annotated[PathText, often("--collection")] = "disks45/nocr/trec-robust-2004"
-    """An ir_datasets id, a folder in BEIR's layout, or SVMlight files of feature vectors."""
+    """An ir_datasets id, a folder in BEIR's layout, a file of pairs or triples, or SVMlight files of features."""
     train_queries: Annotated[Count, at_least(1)] = "all"
     """Training queries of a fold, drawn by --seed; BM25 does not search for queries that no fold has."""
     folds: Annotated[Whole, at_least(3)] = 5
