@@ -66,7 +66,7 @@ def merge_splits(splits: Mapping[str, Judgments], source: str, *notes: str) -> J
     left to train on.
     """
     split_of: dict[str, str] = {}
-    counts: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()  # (a split, the split that its query belongs to) -> queries
     for split in SPLITS:
         counts.update((split, split_of.setdefault(query_id, split)) for query_id in splits.get(split, {}))
     test, valid, train = (tuple(q for q in splits.get(split, {}) if split_of[q] == split) for split in SPLITS)

@@ -50,7 +50,7 @@ class Cut:
     def bounds(self, length: Number, passages: Number, number: Number) -> tuple[Number, Number]:
         """The first token of passage `number` (from 0) and the token after its last one; integers or arrays."""
         if self.tokens:
-            begin = number * (self.tokens - self.overlap)
+            begin = number * (self.tokens - self.overlap)  # the end is min(begin + tokens, length), also of arrays
             return begin, length - (length - begin - self.tokens) * (length - begin > self.tokens)
         return number * length // passages, (number + 1) * length // passages
 

@@ -104,8 +104,9 @@ class StoreWriter:
             for file, size in zip(opened[1:], sizes, strict=True):
                 file.truncate(size)
             self._rows, *self._files = opened
-            self._rows.truncate(self.items and (self.items + 1) * self._row.size)
-            self._rows.truncate((self.items + 1) * self._row.size)  # a new file begins with a row of zeros
+            if not self.items:
+                self._rows.truncate(0)
+            self._rows.truncate((self.items + 1) * self._row.size)  # which extends an empty file by a row of zeros
             self._open = stack.pop_all()
         self._flushed = time.monotonic()
 

@@ -18,10 +18,10 @@ from rerank.utils.progress import log
 
 QUERIES_LOOKED_UP = 1000
 """Judged queries whose documents are looked up, at most."""
-INHERITED = ("language", "query_field")
-"""The settings that a checkpoint records with its collection, and that a command on it takes over."""
 DOCUMENTS_LOOKED_UP = 10
 """Judged documents of a query that are looked up, at most."""
+INHERITED = ("language", "query_field")
+"""The settings that a checkpoint records with its collection, and that a command on it takes over."""
 
 
 def folder_of(config: Config, collection: Collection) -> CollectionFolder:

@@ -92,7 +92,9 @@ def _group_folds(paths: list[Path]) -> dict[str, dict[str, Path]]:
     files: dict[str, dict[str, Path]] = defaultdict(dict)
     for path in paths:
         if path.is_dir():
-            raise UserError(f"{path}: is a folder, expected a run file, such as {ExperimentFolder(path).all_run}")
+            own = ExperimentFolder(path).all_run
+            example = own if own.is_file() else next(iter(sorted(path.glob(f"*/{own.name}"))), own)
+            raise UserError(f"{path}: is a folder, expected a run file, such as {example}")
         text = path.absolute().as_posix()
         match, folds = FOLD_NUMBER.search(text), files[FOLD_NUMBER.sub("fold", text)]
         if (number := match[1] if match else "") in folds:
@@ -121,7 +123,7 @@ def find_nearby(paths: list[Path], name: str) -> Path | None:
     """
     above = ([folder / name for folder in path.absolute().parents[: FOLDERS_UP + 1]] for path in paths)
     nearest = {file for files in above for file in list(filter(Path.is_file, files))[:1]}
-    if len({file.read_bytes() for file in nearest} if len(nearest) > 1 else nearest) > 1:
+    if len(nearest) > 1 and len({file.read_bytes() for file in nearest}) > 1:
         raise UserError(f"{' and '.join(map(str, sorted(nearest)))}: differ; expected one {name} for all runs; name it")
     return min(nearest, default=None)
 
