@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from rerank.config import CollectionSettings, FirstStageSettings, OutputSettings, TrainingSettings
 from rerank.config.flags import Flags, only
+from rerank.utils.files import check_output
 from rerank.utils.parameters import FilePath, PathText, Whole, at_least
 from rerank.utils.progress import print_result
 
@@ -60,6 +61,7 @@ def mine(
     out
         The file of training lists to write.
     """
+    check_output(out)
     config = flags.config()
     config = replace(config, collection=replace(config.collection, source=collection))
     from rerank.experiments.mine import Mining, mine_lists

@@ -17,6 +17,7 @@ from rerank.experiments.checks import check_training, cut_of
 from rerank.experiments.collection import expect_text
 from rerank.experiments.first_stage import first_stage_run
 from rerank.experiments.runs.layout import ExperimentFolder
+from rerank.experiments.runs.run_files import is_run
 from rerank.experiments.score import rescore
 from rerank.experiments.text_task import TextDataset, open_text
 from rerank.experiments.train import train_folds
@@ -46,7 +47,7 @@ def distill(
     teachers = [teachers] if isinstance(teachers, str) else list(teachers)
     _check(config, teachers, teacher_template)
     for teacher in teachers:
-        if not Path(teacher).is_file():
+        if not is_run(teacher):
             _note_its_collection(config, teacher)
     accelerator = open_accelerator(config.training)
     with accelerator.main_process_first():
@@ -98,7 +99,7 @@ def _teacher_lists(
         )
         identities, runs = [], []
         for teacher in teachers:
-            if Path(teacher).is_file():
+            if is_run(teacher):
                 identities.append(kept_hash(Path(teacher)))
                 runs.append(Path(teacher))
                 continue

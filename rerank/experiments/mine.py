@@ -16,6 +16,7 @@ from rerank.data.trec import ranked
 from rerank.data.types import Run
 from rerank.experiments.collection import folder_of
 from rerank.experiments.first_stage import first_stage_run, open_checked, with_texts
+from rerank.experiments.runs.run_files import is_run
 from rerank.experiments.score import rescore
 from rerank.utils.errors import UserError
 from rerank.utils.files import write_text
@@ -89,7 +90,7 @@ def mine_lists(config: Config, by: str | Run, mining: Mining, out: Path) -> Path
 
 def _run_of(config: Config, collection: Collection, by: str) -> Run:
     """The run of a file, or of a cross-encoder that re-ranks the first stage's candidates."""
-    if Path(by).is_file():
+    if is_run(by):
         return read_run(by)
     first = first_stage_run(config, collection, folder_of(config, collection))
     with tempfile.TemporaryDirectory() as folder:

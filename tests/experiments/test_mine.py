@@ -92,3 +92,10 @@ def test_a_cross_encoder_ranks_and_random_negatives_repeat(here):
 def test_a_mistake_is_one_line(here, capsys, words, expected):
     assert expected in failed(capsys, "mine", "towns", "--by", RUN, "--out", str(OUT), *words)
     assert not OUT.exists()
+
+
+def test_wrong_files_are_one_line_before_anything_is_ranked(here, capsys):
+    words = ["mine", "nowhere", "--out"]  # the collection is opened later
+    assert "--out towns: is a folder, expected the name of a file" in failed(capsys, *words, "towns", "--by", RUN)
+    line = failed(capsys, "mine", "towns", "--by", "no.run", "--out", str(OUT))
+    assert "no.run: no such file; expected a run, or a cross-encoder" in line

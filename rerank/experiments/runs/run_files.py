@@ -85,6 +85,15 @@ def expect_not_given(folder: Path, flags: Mapping[str, object]) -> None:
             raise UserError(f"{flag} {value}: has no effect, as the folder {folder} has its own; leave it out")
 
 
+def is_run(name: str) -> bool:
+    """Whether a name is that of a run file, and not of a model; raises UserError for a .run that does not exist."""
+    if Path(name).is_file():
+        return True
+    if name.removesuffix(".gz").endswith(".run"):
+        raise UserError(f"{name}: no such file; expected a run, or a cross-encoder")
+    return False
+
+
 def _group_folds(paths: list[Path]) -> dict[str, dict[str, Path]]:
     """Name of the run -> number of the fold (or SPLIT, or "") -> file."""
     if not paths:
