@@ -106,7 +106,7 @@ def train_fold(experiment: Experiment, fold: Fold, left: int = 1) -> None:
     name = folder.path.relative_to(collection).as_posix()
     say_before(task, config.loss, accelerator, left)
     with tracked(accelerator, config, collection.name, name, folder.tracking):
-        history = train_to_rank(task, config.loss, folder, task.training, accelerator)
+        history = train_to_rank(task, config.loss, folder, accelerator)
     accelerator.free_memory()
     task.load(folder.checkpoint)
     run = task.score("test") if fold.test else None

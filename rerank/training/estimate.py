@@ -59,8 +59,8 @@ def measure(task: Task, loss: str | LossSettings, accelerator: Accelerator) -> C
 
     chosen = lists[::apart]
     samples = [chosen[first : first + at_once] for first in range(0, len(chosen), at_once)]
-    kept = dict(model.named_buffers())
-    with seeded(0, accelerator.device), holding(kept, kept):
+    statistics = dict(model.named_buffers())
+    with seeded(0, accelerator.device), holding(statistics, statistics):  # restored after the block
         model.train()
         list_seconds = timed_sample(train, samples)
         model.eval()

@@ -54,7 +54,6 @@ class _Setup:
 
     task: Task
     loss: Loss
-    settings: TrainingSettings
     accelerator: Accelerator
     trained: Trained
     show: bool
@@ -64,15 +63,14 @@ def train(
     task: Task,
     objective: Objective,
     folder: TrainingFolder,
-    settings: TrainingSettings,
     accelerator: Accelerator,
     show: bool = True,
 ) -> list[EpochRecord]:
     """Trains the model of `task` in place and returns one record per epoch (see `_train_epoch`).
 
     After each epoch the validation queries are scored. The checkpoint and the run of the best epoch are kept in
-    `folder`. Training stops after `settings.patience` epochs without a better value. With
-    `settings.average` the validated and kept weights are averages (see `AveragedWeights`).
+    `folder`. Training stops after `task.training.patience` epochs without a better value. With `task.training.average`
+    the validated and kept weights are averages (see `AveragedWeights`).
 
     The state and the checkpoint of the best epoch are saved after each epoch on a CPU. On a GPU, which would wait for
     the disk, they are saved every SECONDS_BETWEEN_STATES and after the last epoch; in between, the best epoch's weights
@@ -81,11 +79,10 @@ def train(
     the same weights as an uninterrupted one.
 
     Args:
-        task: the model and its data.
+        task: the model, its data and the settings. Of these, epochs, lists_per_step, schedule, warmup_ratio,
+            weight_decay, average, clip, patience, measure and seed are used here; the task uses the others.
         objective: the loss and the validation.
         folder: the places of the checkpoint, the run, the log and the state.
-        settings: epochs, lists_per_step, schedule, warmup_ratio, weight_decay, average, clip, patience and seed are
-            used here; the task uses the others.
         accelerator: the device and the processes; the epochs' records also go to its trackers.
         show: whether progress and a line for each epoch are shown.
 
@@ -93,12 +90,13 @@ def train(
         UserError: a loss is not finite (before it reaches the weights), the saved state is damaged, or the checkpoint
             has changed since it was written.
     """
+    settings = task.training
     optimizer = make_optimizer(task.parameter_groups(), settings.weight_decay)
     average = AveragedWeights(task.model, settings.average)
     trained = Trained(task.model, optimizer, average, accelerator.scaler)
     is_main = accelerator.is_main_process
     history, kept = restore_state(folder, trained, is_main)
-    setup = _Setup(task, objective.loss, settings, accelerator, trained, show and is_main)
+    setup = _Setup(task, objective.loss, accelerator, trained, show and is_main)
     saved = time.monotonic()
     best: BestEpoch | None = None  # the best epoch since the last save, if it is the best of all
 
@@ -166,12 +164,12 @@ def _train_epoch(setup: _Setup, epoch: int) -> EpochRecord:
     Returns the record of the epoch: its number, from 1, the means of STATS over its lists, `seconds`, `documents`, for
     text `tokens`, and in fp16 `skipped`, the number of steps whose gradient overflowed.
     """
-    task, settings, accelerator = setup.task, setup.settings, setup.accelerator
+    task, settings, accelerator = setup.task, setup.task.training, setup.accelerator
     model, optimizer, what = task.model, setup.trained.optimizer, f"epoch {epoch + 1}"
     steps = make_steps(task.training_lists(epoch), settings.lists_per_step, accelerator)
     model.train()
     start = time.perf_counter()
-    sums = torch.zeros(1, dtype=torch.float64)
+    sums = torch.zeros(len(STATS), dtype=torch.float64)
     lists = documents = tokens = skipped = 0
 
     def make_batch(step: Step) -> Batch:

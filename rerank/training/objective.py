@@ -8,7 +8,7 @@ import torch
 from accelerate import Accelerator
 
 from rerank.batches.batch import make_batch
-from rerank.config import LossSettings, TrainingSettings
+from rerank.config import LossSettings
 from rerank.data.types import Candidates, Qrels, Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.losses import create
@@ -37,20 +37,19 @@ def train_to_rank(
     task: Task,
     loss: str | LossSettings,
     folder: TrainingFolder,
-    settings: TrainingSettings,
     accelerator: Accelerator,
     show: bool = True,
 ) -> list[EpochRecord]:
-    """Trains by `loop.train`, with `settings.measure` on the validation queries to choose the epoch.
+    """Trains by `loop.train`, with the measure of `task.training` on the validation queries to choose the epoch.
 
     If `show` is true and the measure is not "loss", the records also have the first stage's value on the same queries
     and candidates.
     """
-    opened = open_loss(loss)
-    value = partial(validation_value, qrels=task.qrels("valid"), measure=settings.measure, loss=opened)
-    first = _first_stage_value(task, value) if show and settings.measure != "loss" else {}
+    opened, measure = open_loss(loss), task.training.measure
+    value = partial(validation_value, qrels=task.qrels("valid"), measure=measure, loss=opened)
+    first = _first_stage_value(task, value) if show and measure != "loss" else {}
     objective = Objective(opened, lambda run: {"valid": value(run), **first})
-    return train(task, objective, folder, settings, accelerator, show)
+    return train(task, objective, folder, accelerator, show)
 
 
 def _first_stage_value(task: Task, value: Callable[[Run], float]) -> dict[str, float]:

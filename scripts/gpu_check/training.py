@@ -64,13 +64,14 @@ LINES = 30
 
 
 class ListsTask:
-    """Trains a workload's model on its lists, the same in every epoch (see `rerank.training.task.Task`).
+    """Trains a workload's model on its lists, the same in every epoch, by `training` (see `rerank.training.task.Task`).
 
     `epochs` are those that were trained, counted from 0.
     """
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload, training: TrainingSettings) -> None:
         self.model, self.memory, self.workload = workload.model, TokenBudget(TOKENS), workload
+        self.training = training
         self.epochs: list[int] = []
 
     def parameter_groups(self) -> list[dict[str, Any]]:
@@ -103,9 +104,8 @@ def train_lists(
     Returns the epochs that this call trained, counted from 0.
     """
     on_device(workload.model, accelerator)
-    task = ListsTask(workload)
-    settings = TrainingSettings(epochs=epochs, lists_per_step=LISTS_PER_STEP, seed=7)
-    train(task, Objective(loss, lambda run: {"valid": 0.0}), FoldFolder(folder), settings, accelerator)
+    task = ListsTask(workload, TrainingSettings(epochs=epochs, lists_per_step=LISTS_PER_STEP, seed=7))
+    train(task, Objective(loss, lambda run: {"valid": 0.0}), FoldFolder(folder), accelerator)
     return task.epochs
 
 

@@ -57,7 +57,8 @@ def train_task(task, folder: Path, validate, loss=smoothi, accelerator=None, **s
     """
     accelerator, folder = accelerator or Accelerator(cpu=True), FoldFolder(folder)
     objective = Objective(loss, lambda run: {"valid": validate(run)})
-    return train(task, objective, folder, TrainingSettings(**settings), accelerator)
+    task.training = TrainingSettings(**settings)
+    return train(task, objective, folder, accelerator)
 
 
 def weights_of(model) -> torch.Tensor:

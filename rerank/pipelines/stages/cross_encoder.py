@@ -80,7 +80,7 @@ class CrossEncoderStage(Composable):
             accelerator = open_accelerator(config.training)
             task = TextTask(dataset, Fold(fold.name, fold.train, fold.valid, ()), accelerator)
             say_before(task, config.loss, accelerator)
-            train_to_rank(task, config.loss, FoldFolder(folder), task.training, accelerator)
+            train_to_rank(task, config.loss, FoldFolder(folder), accelerator)
             accelerator.free_memory()
         return self.open(world, folder)
 

@@ -90,5 +90,5 @@ def train(
         if small.prepare:
             small.prepare(task)
         place = FoldFolder(folder)
-        train_to_rank(task, settings.loss, place, task.training, accelerator, show=False)
+        train_to_rank(task, settings.loss, place, accelerator, show=False)
         task.load(place.checkpoint)
