@@ -32,7 +32,7 @@ class EvalOptions:
     """The folds to average over [default: the folds.json near the runs]."""
     fold: str | None = None
     """Evaluate only the test queries of this fold."""
-    measures: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=(), show_default=False)] = ()
+    measures: Annotated[tuple[str, ...], Parameter(consume_multiple=(1, None), negative=(), show_default=False)] = ()
     """Measures such as nDCG@20, AP or R@100; trec_eval's names work too [default: ten common ones]."""
     baseline: str | None = None
     """The run to compare with, by its name in the table [default: the best run on each measure]."""

@@ -29,7 +29,7 @@ class FitOptions:
     """Also fine-tune the bi-encoder on the judgments, as a stage that answers only if it is ahead."""
     pipeline: OptionalPath = None
     """A TOML file with the stages to try [default: the default stages]."""
-    without: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=(), show_default=False)] = ()
+    without: Annotated[tuple[str, ...], Parameter(consume_multiple=(1, None), negative=(), show_default=False)] = ()
     """Stages to leave out, such as similar adapter."""
     measure: str = "nDCG@20"
     """The measure that stages are compared by."""

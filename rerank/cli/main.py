@@ -12,16 +12,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from cyclopts import Token
 
 ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 """The signals that end a command, and the word for it in its last line."""
 
 ALLOCATOR_SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 """The environment variables with the settings of torch's allocator; the first is the name since torch 2.9."""
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""The errors of a full disk."""
 
 TOGETHER = {signal.SIGINT: 0.2, signal.SIGTERM: 1.0, signal.SIGHUP: 1.0}
 """Seconds after the first signal in which such a signal is the same request; a later one ends the process at once.
@@ -135,6 +135,8 @@ def _call(call: Callable[[], object]) -> None:
     except (UserError, CycloptsError) as error:
         _fail(error)
     except OSError as error:
+        from rerank.utils.files import FULL
+
         if isinstance(error.filename, str | bytes):
             _fail(error)
         if error.filename is not None or error.errno not in (errno.EPIPE, *FULL):
@@ -147,11 +149,21 @@ def _call(call: Callable[[], object]) -> None:
 
 
 def _fail(error: Exception) -> NoReturn:
-    """Prints an error of ours, of cyclopts or of the system as one line in our style, and exits with code 2."""
-    from cyclopts import UnknownOptionError, ValidationError
+    """Prints an error of ours, of cyclopts or of the system as one line, and exits with code 2."""
+    from rerank.utils.errors import one_line
+
+    text = _in_our_style(error)
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
+    print(f"rerank: {one_line(' '.join(text.split()))}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _in_our_style(error: Exception) -> str:
+    """The message of an error; of cyclopts' and the system's errors with the flag, the value and the file of --config."""
+    from cyclopts import CoercionError, UnknownOptionError, ValidationError
 
     from rerank.config.flags import setting_flags
-    from rerank.utils.errors import one_line
 
     text = str(error)
     if isinstance(error, UnknownOptionError):
@@ -162,13 +174,16 @@ def _fail(error: Exception) -> NoReturn:
             text = f"{flag}: has no effect on `{command}`, which does not take it"
         elif hyperparameter in known:
             text = f"Unknown option: {flag}. Did you mean {hyperparameter}?"
+    elif isinstance(error, CoercionError) and error.msg is not None:  # raised by a converter of ours
+        text = f"{_file_of(error.token)}{text}"
     elif isinstance(error, ValidationError) and error.argument and error.exception_message:
-        token = error.argument.tokens[0] if error.argument.tokens else None
-        source = f"{token.source}: " if token and token.source not in ("", "cli") else ""
+        source = _file_of(error.argument.tokens[0]) if error.argument.tokens else ""
         text = f"{source}{error.argument.name}: got {error.argument.value}, {error.exception_message}"
     elif isinstance(error, OSError):
         text = f"{os.fsdecode(error.filename)}: {error.strerror}"
-    if len(text) > LONGEST:
-        text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
-    print(f"rerank: {one_line(' '.join(text.split()))}", file=sys.stderr)
-    sys.exit(2)
+    return text
+
+
+def _file_of(token: "Token | None") -> str:
+    """The file that a value comes from, and a colon; "" for a flag."""
+    return f"{token.source}: " if token and token.source not in ("", "cli") else ""

@@ -31,7 +31,9 @@ class ServeOptions:
     """The port; 0: any free port."""
     served_model_name: str = ""
     """The name of the model in answers [default: its name on the hub, or the end of its folder's path]."""
-    allow_origin: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=(), show_default=False)] = ()
+    allow_origin: Annotated[
+        tuple[str, ...], Parameter(consume_multiple=(1, None), negative=(), show_default=False)
+    ] = ()
     """Origins of web pages that may send requests, such as https://search.example.org, or * for all."""
     keep_alive: AtLeastOne = 65
     """Seconds that an idle connection stays open."""

@@ -27,7 +27,7 @@ from rerank.utils.progress import progress
 
 BLOCK = 2**24  # bytes that are hashed at once
 LARGE = 2**26  # bytes from which a file's hash is cached; hashing a smaller file takes less than half a second
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # errors of a full disk
 REFUSALS = FULL | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR}  # errors that a user can fix
 ERROR_NUMBER = re.compile(r"\[Errno (\d+)\]|os error (\d+)\)")  # shutil and safetensors have their own exceptions
 PART = re.compile(  # machine, process, its token, a number, and the user's signature of all before it

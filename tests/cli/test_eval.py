@@ -116,6 +116,7 @@ def test_judged_queries_that_a_run_lacks_count_0_or_are_left_out(runs: Path) -> 
 
 def test_flags_without_effect_on_a_pipeline_are_refused(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "pipeline.toml").touch()
+    assert "--measures" in failed(capsys, "eval", str(tmp_path), "--measures")  # without a measure
     for words in (["--folds", "folds.json"], ["--fold", "1"], ["--judged-queries-only"]):
         line = failed(capsys, "eval", str(tmp_path), *words)
         assert f"{' '.join(words)}: {tmp_path} is a pipeline, which ranks all queries; leave it out" in line

@@ -53,6 +53,13 @@ def test_a_table_of_a_loss_that_does_not_exist_is_named(here, capsys):
     Path("mine.toml").write_text("[loss]\nname = 'smoothi'\n[loss.hing]\nmargin = 2.0\n")
     said = failed(capsys, "train", "--config", "mine.toml")
     assert "mine.toml: [loss.hing]: no such loss; did you mean hinge?" in said
+    for line, expected in {
+        "epochs = 'many'": "mine.toml: Invalid value for --training.epochs: expected a whole number, got many",
+        "epochs = 0": "mine.toml: --training.epochs: got 0, expected 1 or more",
+        "lr = 'high'": "--training.lr from mine.toml: ",
+    }.items():
+        Path("mine.toml").write_text(f"[training]\n{line}\n")
+        assert expected in failed(capsys, "train", "--config", "mine.toml")
 
 
 def test_commands_take_the_settings_that_act_on_them():
