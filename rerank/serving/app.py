@@ -1,7 +1,7 @@
 """The routes of the server."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
@@ -66,19 +66,7 @@ def make_app(
         Route("/metrics", lambda request: Response(metrics.text(), media_type="text/plain; version=0.0.4")),
     ]
 
-    counted = {route.path for route in routes}
-
-    async def no_such_path(request: Request, error: HTTPException) -> Response:
-        """Answers 404 and 405 as JSON; paths that the server does not know are counted together."""
-        headers = dict(error.headers or {})
-        what = "no such path" if error.status_code == 404 else f"expected {headers.get('Allow')}"
-        path = request.scope["path"]
-        response = RefusalError(error.status_code, f"{request.method} {path[:100]}: {what}").response(path)
-        response.headers.update(headers)
-        metrics.request(path if path in counted else "other", error.status_code, 0.0)
-        return response
-
-    handlers: dict[Any, Any] = {HTTPException: no_such_path}
+    handlers: dict[Any, Any] = {HTTPException: _wrong_path({route.path for route in routes}, metrics)}
     app: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)
     if keys:
         app = guarded(app, keys, metrics, searches.collection if searches else None)
@@ -86,6 +74,20 @@ def make_app(
         methods, headers = ["GET", "POST"], ["Authorization", "Content-Type", "X-API-Key"]
         app = CORSMiddleware(app, allow_origins=origins, allow_methods=methods, allow_headers=headers)
     return app
+
+
+def _wrong_path(known: Container[str], metrics: Metrics) -> Callable[[Request, HTTPException], Awaitable[Response]]:
+    """The handler that answers 404 and 405 as JSON; paths that are not `known` are counted together."""
+
+    async def answer(request: Request, error: HTTPException) -> Response:
+        path, headers = request.scope["path"], dict(error.headers or {})
+        what = "no such path" if error.status_code == 404 else f"expected {headers.get('Allow')}"
+        response = RefusalError(error.status_code, f"{request.method} {path[:100]}: {what}").response(path)
+        response.headers.update(headers)
+        metrics.request(path if path in known else "other", error.status_code, 0.0)
+        return response
+
+    return answer
 
 
 class _Root:

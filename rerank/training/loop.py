@@ -180,15 +180,8 @@ def _train_epoch(setup: _Setup, epoch: int) -> EpochRecord:
 
     bar = progress(prefetch(steps, make_batch), len(steps), what, postfix, setup.show)
     for number, (step, batch) in enumerate(bar, 1):
-        weight = 0.0 if step.borrows else loss_scale(accelerator) / step.total
         seed = hash((settings.seed, epoch, number, accelerator.process_index)) % 2**62
-        with seeded(seed, accelerator.device):
-            stats = accumulate_gradient(model, batch, setup.loss, weight, accelerator, task.memory)
-        if step.borrows:
-            stats = stats[:0]
-        broken = [step.lists[row] for row in (~stats[:, 0].isfinite()).nonzero()[:, 0].tolist()]
-        if sum_gradients(model, len(broken), accelerator):
-            raise _not_finite(broken, f"{what}, step {number}")
+        stats = _gradient_of_step(setup, step, batch, seed, f"{what}, step {number}")
         sums = sums + stats.sum(0)
         if not step.borrows:
             lists += len(stats)
@@ -210,6 +203,23 @@ def _train_epoch(setup: _Setup, epoch: int) -> EpochRecord:
         **({} if accelerator.scaler is None else {"skipped": skipped}),
         **{name: count for name, count in zip(("documents", "tokens"), counts, strict=True) if count},
     }
+
+
+def _gradient_of_step(setup: _Setup, step: Step, batch: Batch, seed: int, where: str) -> torch.Tensor:
+    """Sets the gradient of a step, summed over the processes; returns the STATS of this process's own lists.
+
+    Raises UserError, whose message begins with `where`, if the loss of a list is not finite in any process.
+    """
+    model, accelerator = setup.task.model, setup.accelerator
+    weight = 0.0 if step.borrows else loss_scale(accelerator) / step.total
+    with seeded(seed, accelerator.device):
+        stats = accumulate_gradient(model, batch, setup.loss, weight, accelerator, setup.task.memory)
+    if step.borrows:
+        stats = stats[:0]
+    broken = [step.lists[row] for row in (~stats[:, 0].isfinite()).nonzero()[:, 0].tolist()]
+    if sum_gradients(model, len(broken), accelerator):
+        raise _not_finite(broken, where)
+    return stats
 
 
 def _not_finite(broken: list[Candidates], where: str) -> UserError:
