@@ -160,7 +160,7 @@ def _fail(error: Exception) -> NoReturn:
 
 
 def _in_our_style(error: Exception) -> str:
-    """The message of an error; of cyclopts' and the system's errors with the flag, the value and the file of --config."""
+    """The message of an error; those of cyclopts and the system with the flag, the value and the file of --config."""
     from cyclopts import CoercionError, UnknownOptionError, ValidationError
 
     from rerank.config.flags import setting_flags
