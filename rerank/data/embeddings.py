@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,26 +98,36 @@ def open_embeddings(
 
     def fill(writer: StoreWriter) -> None:
         kept = read_store(earlier, "vectors", COLUMNS) if earlier else None
-        left, number, empty = iter(progress(documents(), count, "embedding")), 0, 0
-        while chunk := list(itertools.islice(left, DOCUMENTS_AT_ONCE)):
-            with_text = [document for document in chunk if document.text.strip()]
-            empty += len(chunk) - len(with_text)
-            first, number = number, number + len(with_text)
-            if writer.items >= number:  # an interrupted command has written the whole chunk
-                continue
-            known = _known(with_text, kept) if kept else {}
-            new = [document for document in with_text if document.doc_id not in known]
+        for chunk, done in unfinished_chunks(writer, progress(documents(), count, "embedding"), "the encoder"):
+            known = _known(chunk, kept) if kept else {}
+            new = [document for document in chunk if document.doc_id not in known]
             vectors_of = known | (vectors_by_document(new, encode) if new else {})
-            for document in with_text[writer.items - first :]:
+            for document in chunk[done:]:
                 vectors = vectors_of[document.doc_id]
                 writer.add(document.doc_id, vectors, [len(vectors)], [_text_hash(document)])
-        if not number:
-            raise UserError(f"{folder}: there is no document with text to encode; expected at least one")
-        if empty:
-            log.info(f"{empty} documents have no text, so the encoder cannot find them")
 
     store = open_store(folder, "vectors", COLUMNS, fill)
     return EmbeddingStore(*_rows(store), store.ids, cosine)
+
+
+def unfinished_chunks(
+    writer: StoreWriter, documents: Iterable[Document], encoder: str
+) -> Iterator[tuple[list[Document], int]]:
+    """Yields documents with text that are encoded together, and how many of them the store has; not if it has all.
+
+    Logs the number of documents without text, which `encoder` cannot find. Raises UserError if no document has text.
+    """
+    left, number, empty = iter(documents), 0, 0
+    while chunk := list(itertools.islice(left, DOCUMENTS_AT_ONCE)):
+        with_text = [document for document in chunk if document.text.strip()]
+        empty += len(chunk) - len(with_text)
+        first, number = number, number + len(with_text)
+        if writer.items < number:  # an interrupted command has not written the whole chunk
+            yield with_text, writer.items - first
+    if not number:
+        raise UserError(f"{writer.folder}: there is no document with text to encode; expected at least one")
+    if empty:
+        log.info(f"{empty} documents have no text, so {encoder} cannot find them")
 
 
 def _known(documents: Sequence[Document], kept: ArrayStore) -> dict[str, np.ndarray]:

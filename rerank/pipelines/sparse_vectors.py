@@ -10,22 +10,19 @@ import numpy as np
 from scipy import sparse
 
 from rerank.data.collections import Collection
+from rerank.data.embeddings import unfinished_chunks
 from rerank.data.store import ArrayStore, StoreWriter, is_finished, open_store
 from rerank.data.types import Run
 from rerank.experiments.runs.layout import CollectionFolder
 from rerank.pipelines.vectors import say_embedding
-from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash
-from rerank.utils.progress import log, progress
+from rerank.utils.progress import progress
 
 if TYPE_CHECKING:
     from rerank.models.sparse_encoder import SparseEncoder
 
 COLUMNS = {"pieces": np.int32, "weights": np.float32}
 """The word pieces of a document with a weight, ascending, and the weights."""
-
-DOCUMENTS_AT_ONCE = 64
-"""Documents that are encoded together; fixed, because the rounding depends on it."""
 
 QUERIES_AT_ONCE = 32
 """Queries that are compared with all documents together."""
@@ -66,20 +63,12 @@ def open_sparse_vectors(encoder: "SparseEncoder", collection: Collection, folder
     """
 
     def fill(writer: StoreWriter) -> None:
-        left, number, empty = iter(progress(collection.documents(), collection.count(), "sparse vectors")), 0, 0
-        while chunk := list(itertools.islice(left, DOCUMENTS_AT_ONCE)):
-            with_text = [document for document in chunk if document.text.strip()]
-            empty += len(chunk) - len(with_text)
-            done, number = max(0, writer.items - number), number + len(with_text)
-            if writer.items < number:
-                rows = encoder.encode_documents([document.text for document in with_text])
-                for place in range(done, len(with_text)):
-                    row = rows[place]
-                    writer.add(with_text[place].doc_id, row.indices, row.data)
-        if not number:
-            raise UserError(f"{place_of}: there is no document with text to encode; expected at least one")
-        if empty:
-            log.info(f"{empty} documents have no text, so the sparse encoder cannot find them")
+        documents = progress(collection.documents(), collection.count(), "sparse vectors")
+        for chunk, done in unfinished_chunks(writer, documents, "the sparse encoder"):
+            rows = encoder.encode_documents([document.text for document in chunk])
+            for place in range(done, len(chunk)):
+                row = rows[place]
+                writer.add(chunk[place].doc_id, row.indices, row.data)
 
     place_of = sparse_folder(encoder, collection, folder)
     if not is_finished(place_of):

@@ -6,6 +6,7 @@ import pytest
 from rerank.data.embeddings import open_embeddings
 from rerank.data.store import StoreWriter
 from rerank.data.types import Document
+from rerank.utils.errors import UserError
 
 DOCUMENTS = [Document(f"d{n}", "", "" if n % 7 == 0 or 128 <= n < 192 else f"text {n}") for n in range(300)]
 """Some without text, which have no vector, among them a whole chunk."""
@@ -43,3 +44,12 @@ def test_an_interrupted_store_goes_on(tmp_path, monkeypatch, written):
     encoded = []
     assert stored(tmp_path / "parts", lambda texts: encoded.append(len(texts)) or encode(texts)) == whole
     assert sum(encoded) < len(whole) - written + 64  # whole chunks are not encoded again
+
+
+def test_documents_without_text_are_counted_and_none_with_text_is_one_line(tmp_path, caplog):
+    stored(tmp_path / "vectors", encode)
+    without = sum(not document.body for document in DOCUMENTS)
+    assert f"{without} documents have no text, so the encoder cannot find them" in caplog.text
+    with pytest.raises(UserError, match="none: there is no document with text to encode; expected at least one"):
+        open_embeddings(tmp_path / "none", lambda: DOCUMENTS[:1], 1, encode, cosine=True)
+    assert not (tmp_path / "none").exists()
