@@ -101,6 +101,10 @@ MISTAKES = {
     BM25_TABLE + RE_RANKED + 'loss.name = "margin_mse"': "margin_mse: learns from a teacher's scores",
     BM25_TABLE + ADAPTED + 'training.measure = "nDGC"': r"stage a: .*unknown 'nDGC' \(did you mean nDCG",
     BM25_TABLE + ADAPTED + 'training.lists = "lists.jsonl"': "training.lists lists.jsonl: has no effect",
+    BM25_TABLE + ADAPTED + "training = 3": r"\[stages.a\] training: got 3, expected a table of settings",
+    BM25_TABLE + ADAPTED + 'loss.name = ["hinge"]': r"\[stages.a\] loss name: expected `str`, got `array`",
+    BM25_TABLE + ADAPTED + "loss.alpha = [1]": r"\[stages.a\] loss hyperparameters: .*got `array`",
+    BM25_TABLE + ADAPTED + "loss.hyperparameters = 3": "stage a: .*hyperparameters",
     BM25_TABLE + ADAPTED + 'loss = "hing"': r"stage a: --loss hing: no such loss; did you mean hinge\?",
     BM25_TABLE + DENSE_TABLE + COMBINED + 'loss = "margin_mse"': "--training.measure loss: margin_mse needs a teacher",
     BM25_TABLE

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
+from rerank.config import LossSettings
 from rerank.config.functions import validate_setting
 from rerank.pipelines.stages.base import Stage, stage_kinds
 from rerank.utils.errors import UserError, nearest
@@ -55,6 +56,8 @@ def _value_of(hint: object, value: object, where: str) -> object:
     section = next((kind for kind in types if isinstance(kind, type) and is_dataclass(kind)), None)
     if isinstance(value, dict) and section:
         return _section_of(section, value, where)
+    if section and str not in types:
+        raise UserError(f"{where}: got {value}, expected a table of settings")
     try:
         value = check_shape(value, hint)
     except ValueError as error:
@@ -64,11 +67,10 @@ def _value_of(hint: object, value: object, where: str) -> object:
 
 
 def _section_of(section: SettingsClass, table: Mapping[str, object], where: str) -> object:
-    """The settings of a sub-table; an unknown key of a loss is a hyperparameter."""
-    if "hyperparameters" in (names := {field.name for field in fields(section)}):
-        others = {key: value for key, value in table.items() if key not in names}
-        table = {key: value for key, value in table.items() if key in names}
-        return section(**table, hyperparameters=others) if others else section(**table)
+    """The settings of a sub-table; each key of a loss but its name is a hyperparameter."""
+    if section is LossSettings:
+        hyperparameters = {key: value for key, value in table.items() if key != "name"}
+        table = {key: value for key, value in table.items() if key == "name"} | {"hyperparameters": hyperparameters}
     return _settings_of(section, table, where)
 
 
