@@ -44,7 +44,7 @@ class Pipeline:
         if not isinstance(stages, Mapping):
             raise TypeError(f"stages: expected {{name: stage}}, got {type(stages).__name__}")
         for name, one in {**stages, **more}.items():
-            if not (isinstance(name, str) and hasattr(one, "kind")):
+            if not (isinstance(name, str) and isinstance(one, Stage)) or isinstance(one, type):
                 raise TypeError(f"stages: expected {{name: stage}}, got {name!r:.40}: {one!r:.80}")
         self.stages = in_order({**stages, **more})
         self._fitted: Fitted | None = None

@@ -144,6 +144,12 @@ def test_a_pipeline_that_is_not_fitted_says_how_to_fit_it():
         Pipeline(bm25=BM25Stage()).search("a query")
 
 
+@pytest.mark.parametrize("stages", [[BM25Stage()], {"a": "bm25"}, {"a": BM25Stage}, {1: BM25Stage()}])
+def test_what_is_no_table_of_stages_is_a_type_error(stages):
+    with pytest.raises(TypeError, match=r"^stages: expected {name: stage}, got "):
+        Pipeline(stages)
+
+
 def test_operators_give_the_pipeline_that_names_its_stages():
     written = Pipeline(
         bm25=BM25Stage(k1=1.2, b=0.75),
