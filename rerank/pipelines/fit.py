@@ -248,7 +248,10 @@ def _unlearned(stages: Mapping[str, Stage], world: World) -> dict[str, Stage]:
         if without.learns == "nothing" and all(lower in usable for lower in below(settings)):
             usable[name] = without
     if not usable:
-        raise UserError(f"{world.collection.source}: has too few judged queries, and every stage learns from them")
+        raise UserError(
+            f"{world.collection.source}: has fewer than {FEWEST} judged queries, and every stage learns from them; "
+            "judge more, or take a stage that learns nothing, such as bm25"
+        )
     return usable
 
 

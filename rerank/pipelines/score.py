@@ -50,7 +50,10 @@ def score_queries(config: Config, folder: Path, out: Path) -> Path:
                 else:
                     unanswered += 1
         if unanswered == len(queries):
-            raise UserError(f"{folder}: finds no document for any of the {len(queries)} queries")
+            raise UserError(
+                f"{folder}: finds no document for any of the {len(queries)} queries; expected queries on its "
+                f"collection, {collection.source}"
+            )
     facts = {"pipeline_folder": str(folder), "queries": len(queries), "run": {"sha256": file_hash(out)}}
     write_manifest(manifest, facts)
     log_unanswered(unanswered, len(queries))

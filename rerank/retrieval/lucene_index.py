@@ -245,7 +245,10 @@ class IndexedTexts:
         try:
             return Document(doc_id, "", parse_json(raw.encode(), StoredDocument)["contents"])
         except ValueError as error:
-            raise UserError(f"document {doc_id}: the index stores {raw[:40]!r}..., expected JSON: {error}") from None
+            raise UserError(
+                f"index {self.index}: stores {raw[:40]!r} of document {doc_id}, expected JSON with contents ({error}); "
+                f"{ANOTHER}"
+            ) from None
 
 
 def with_indexed_texts(collection: Collection, index: Path) -> Collection:
