@@ -63,6 +63,18 @@ class ListsFact(TypedDict):
     sha256: str
 
 
+class Hashed(TypedDict):
+    """The hash of a file."""
+
+    sha256: str
+
+
+class RunManifest(TypedDict):
+    """The manifest of a run that `rerank score` or `rerank fuse` wrote; its other facts depend on the command."""
+
+    run: Hashed
+
+
 class FoldManifest(TypedDict):
     """The manifest of a trained fold."""
 

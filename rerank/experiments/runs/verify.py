@@ -17,7 +17,7 @@ from rerank.evaluation.measures import measure_name
 from rerank.evaluation.tables import aligned
 from rerank.experiments.runs.experiment_results import ExperimentResults
 from rerank.experiments.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
-from rerank.experiments.runs.manifest import FoldManifest, judgments_hash, outcome, read_manifest
+from rerank.experiments.runs.manifest import FoldManifest, RunManifest, judgments_hash, outcome, read_manifest
 from rerank.experiments.runs.settings import differences, read_settings
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, kept_hash
@@ -46,10 +46,10 @@ class Check(NamedTuple):
 def verify(folder: Path) -> tuple[str, bool]:
     """Checks every fold and final model in runs/<collection>, in an experiment's folder, or in a fold's folder.
 
-    Returns a table with a line for each fold and each all.run, and whether all of them hold. An unfinished fold is a
-    failure only if there is an all.run. Documents and feature files that are not on this machine are named below the
-    table; they are no failure. Raises UserError if there is no fold, or if the collection's qrels.txt or folds.json
-    cannot be read.
+    Returns a table with a line for each fold, each all.run, and each run in runs/<collection> with a manifest of its
+    own (`rerank score`, `rerank fuse`), and whether all of them hold. An unfinished fold is a failure only if there is
+    an all.run. Documents and feature files that are not on this machine are named below the table; they are no failure.
+    Raises UserError if there is no fold, or if the collection's qrels.txt or folds.json cannot be read.
     """
     folder = folder.absolute()
     collection, experiments = _experiments(folder)
@@ -71,6 +71,9 @@ def verify(folder: Path) -> tuple[str, bool]:
             checks.append(_check_fold(name, model, folds, qrels) if is_finished else Check(name))
         if has_all_run:
             checks.append(Check(f"{experiment.name}/{experiment.all_run.name}", "", _check_all_run(experiment)))
+    if folder == collection.path:
+        manifests = [file for end in ("run", "run.gz") for file in folder.glob(f"*.{end}.json")]
+        checks += [_check_run(manifest) for manifest in sorted(manifests)]
     return _as_text(checks), not any(check.errors for check in checks)
 
 
@@ -209,6 +212,16 @@ def _same_hash(name: str, expected: str, found: str) -> list[str]:
     if not found:
         return [f"{name}: expected a file, found none"]
     return [] if expected == found else [f"{name}: expected SHA-256 {expected[:12]}…, found {found[:12]}…"]
+
+
+def _check_run(manifest: Path) -> Check:
+    """Whether a run has the hash that its own manifest records."""
+    run = manifest.with_suffix("")
+    try:
+        recorded = read_manifest(manifest, RunManifest)["run"]["sha256"]
+        return Check(run.name, "", _same_hash(run.name, recorded, file_hash(run) if run.is_file() else ""))
+    except UserError as error:
+        return Check(run.name, "", [str(error).removeprefix(f"{run.parent}/")])
 
 
 def _check_all_run(experiment: ExperimentFolder) -> list[str]:

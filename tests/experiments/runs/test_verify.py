@@ -146,6 +146,18 @@ def test_other_folds_are_named(here, capsys):
     assert said["hinge/fold1"].endswith("holds")
 
 
+def test_a_run_beside_the_experiments_has_the_hash_of_its_manifest(here, capsys):
+    run = TOWNS / "both.run"
+    main(["fuse", str(TOWNS / "bm25.run"), str(HINGE / "all.run"), "--out", str(run)])
+    assert verified(capsys)[1]["both.run"] == "holds"
+    run.write_text(run.read_text().replace(" 1 ", " 9 ", 1))
+    code, said, below = verified(capsys)
+    assert (code, below) == (1, "1 of 7 fail.\n")
+    assert "both.run: expected SHA-256" in said["both.run"]
+    (TOWNS / "both.run.json").write_text("[]")
+    assert "both.run.json: " in verified(capsys)[1]["both.run"]
+
+
 def test_values_are_computed_again(here, capsys):
     outcome = facts_of(FOLD)["outcome"]
     outcome["test"]["means"]["AP"] += 1e-6
