@@ -86,10 +86,13 @@ def _label(line: bytes) -> float | None:
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """Split -> its file, for the splits that a folder has."""
-    ends = ("", ".gz")
-    places = {split: [folder / f"{name}{end}" for name in names for end in ends] for split, names in FILES.items()}
-    return {split: file for split, files in places.items() for file in files if file.is_file()}
+    """Split -> its file, for the splits that a folder has; of a file and its .gz the file, which may be edited."""
+    found = {}
+    for split, names in FILES.items():
+        places = [folder / f"{name}{end}" for name in names for end in ("", ".gz")]
+        if there := [place for place in places if place.is_file()]:
+            found[split] = there[0]
+    return found
 
 
 def _folders(path: Path) -> dict[str, Path]:

@@ -143,8 +143,9 @@ def test_files_that_are_not_as_expected(tmp_path):
     assert "Fold1: expected vali.txt or set1.valid.txt or validationset.txt, .gz or not, got none" in refused(source)
     put(source / "Fold3" / "vali.txt", (source / "Fold3" / "test.txt").read_text())
     assert "Fold3/vali.txt and Fold3/test.txt: expected no query in both, got query 30" in refused(source, "3")
-    (source / "Fold4" / "test.txt").unlink()
     put(source / "Fold4" / "test.txt.gz", "1 qid:1 1:1").write_bytes(b"\x1f\x8b\x08")
+    assert opened(source, "4").fold.test == ("40", "41")  # of test.txt
+    (source / "Fold4" / "test.txt").unlink()
     assert "Fold4/test.txt.gz: damaged gzip file" in refused(source, "4")
 
 
