@@ -27,11 +27,18 @@ log = logging.getLogger("rerank")
 
 
 class _Terminal(logging.Handler):
-    """Writes lines to standard error, above a progress bar; with several processes, only the main one writes."""
+    """Writes lines to standard error, above a progress bar; with several processes, only the main one writes.
+
+    A command whose standard error is closed ends with an OSError. The threads of a server go on.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         if _is_main_process():
-            tqdm.write(one_line(self.format(record)), file=sys.stderr)
+            try:
+                tqdm.write(one_line(self.format(record)), file=sys.stderr)
+            except OSError:
+                if threading.current_thread() is threading.main_thread():
+                    raise
 
 
 def log_to_terminal() -> None:

@@ -1,11 +1,14 @@
 """Progress without a terminal: plain lines, now and then."""
 
 import logging
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
 from rerank.utils import progress as module
-from rerank.utils.progress import Costs, progress, progress_by_cost, quiet, say_how_long, timed_sample
+from rerank.utils.progress import Costs, log, progress, progress_by_cost, quiet, say_how_long, timed_sample
 
 
 def test_it_hands_on_every_item_and_prints_plain_lines(capsys, monkeypatch):
@@ -37,6 +40,17 @@ def test_quick_work_and_silent_processes_print_nothing(capsys, monkeypatch):
     monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0.0)
     assert list(progress(range(4), 4, "counting", show=False)) == [0, 1, 2, 3]
     assert capsys.readouterr().err == ""
+
+
+def test_a_closed_terminal_ends_a_command_and_no_thread_of_a_server(monkeypatch):
+    def closed(*_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=closed, flush=closed))
+    with pytest.raises(BrokenPipeError):
+        log.info("a line")
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(log.info, "a line").exception() is None
 
 
 def test_the_level_of_a_logger_returns_when_the_last_of_overlapping_blocks_ends():
