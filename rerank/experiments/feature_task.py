@@ -14,7 +14,7 @@ from rerank.batches.features import FeatureList, make_feature_batch
 from rerank.batches.sampling import epoch_queries
 from rerank.config import Config, validate
 from rerank.data.folds import final_fold, fold_seed, read_folds, write_folds
-from rerank.data.letor.layouts import fold_names, open_fold
+from rerank.data.letor.layouts import fold_names, name_of, open_fold
 from rerank.data.letor.store import FeatureSet, Store
 from rerank.data.runs import read_qrels
 from rerank.data.trec import write_qrels
@@ -104,8 +104,7 @@ def open_features(config: Config, fold_name: str) -> FeatureDataset:
     names = fold_names(source, folds)
     if fold_name not in (*names, "all", FINAL):
         raise UserError(f"fold {fold_name}: no such fold; expected {', '.join(names)}, all or {FINAL}")
-    collection = Path(source).resolve().name.removesuffix(".gz").removesuffix(".txt")
-    folder = CollectionFolder(Path(config.output.folder) / collection)
+    folder = CollectionFolder(Path(config.output.folder) / name_of(source))
     opened = [name for name in names if fold_name in ("all", name)]
     sets = {name: open_fold(source, name, folds, folder.features) for name in opened}
     if fold_name == FINAL:  # every fold has all queries

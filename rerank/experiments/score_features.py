@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from rerank.config import Config
-from rerank.data.letor.layouts import is_feature_source
+from rerank.data.letor.layouts import is_feature_source, name_of
 from rerank.data.letor.store import FeatureSet, open_store
 from rerank.data.trec import write_run
 from rerank.experiments.runs.layout import CollectionFolder
@@ -21,8 +21,8 @@ from rerank.utils.files import file_hash
 def score_feature_file(config: Config, checkpoint: Path, out: Path) -> Path:
     """Scores all documents of a file of SVMlight lines with a checkpoint of `rerank train`; writes run and manifest.
 
-    The labels of the lines are not used. Raises UserError for a source that is no such file, for more features than the
-    model has, and if `out` cannot be written.
+    The labels of the lines are not used. Raises UserError for a source that is no such file, for features that the
+    model does not have, and if `out` cannot be written.
     """
     manifest, tag, source = manifest_of(out), tag_of(out), Path(config.collection.source)
     if not source.is_file() or not is_feature_source(str(source)):
@@ -30,7 +30,7 @@ def score_feature_file(config: Config, checkpoint: Path, out: Path) -> Path:
             f"--collection {source}: {checkpoint} is a model of feature vectors; expected a file of SVMlight lines"
         )
     model = open_feature_mlp(checkpoint)
-    cache = CollectionFolder(Path(config.output.folder) / source.name.partition(".")[0]).features
+    cache = CollectionFolder(Path(config.output.folder) / name_of(str(source))).features
     store = open_store({"all": source}, cache)
     features, accelerator = _as_trained(store.features, model, source), open_accelerator(config.training)
     run = score_features(model.to(accelerator.device), features, features.qrels(), accelerator)

@@ -32,6 +32,11 @@ def is_feature_source(source: str) -> bool:
     return source != "" and any(map(_files, _folders(path).values())) and not (path / "corpus.jsonl").exists()
 
 
+def name_of(source: str) -> str:
+    """The name of a data set's folder of results: that of its folder, or of its file without .txt and .gz."""
+    return Path(source).resolve().name.removesuffix(".gz").removesuffix(".txt")
+
+
 def lacks_query_ids(source: str) -> bool:
     """Whether a file has SVMlight lines without query ids, which give no rankings."""
     if not Path(source).is_file():
