@@ -141,8 +141,10 @@ def choose_precision(precision: Precision, device: torch.device, flag: str = "--
             return "bf16" if bf16_gain() >= FASTER else "float32"
         if device.type != "cuda":
             return "float32"
-        # Float16 is faster than float32 from Volta on.
-        return "bf16" if native else "fp16" if torch.cuda.get_device_capability(device) >= (7, 0) else "float32"
+        if native:
+            return "bf16"
+        is_volta = torch.cuda.get_device_capability(device) >= (7, 0)  # from which on float16 is faster than float32
+        return "fp16" if is_volta else "float32"
     if precision == "bf16" and not native:
         raise UserError(
             f"{flag} bf16: {torch.cuda.get_device_name(device)} has no bf16; expected auto, float32 or fp16"

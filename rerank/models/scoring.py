@@ -167,7 +167,10 @@ def check_finite(run: Run) -> None:
     for query_id, scores in run.items():
         for doc_id, score in scores.items():
             if not abs(score) < float("inf"):
-                raise UserError(f"query {query_id}, document {doc_id}: the model's score is {score}; is it broken?")
+                raise UserError(
+                    f"query {query_id}, document {doc_id}: the model's score is {score}, expected a finite number; "
+                    "train it again, or take another model"
+                )
 
 
 def finite_scores(what: str, scores: Iterable[float]) -> tuple[float, ...]:
@@ -228,12 +231,12 @@ class TextScorer:
     def tokenise_pairs(self, pairs: Sequence[tuple[str, str]], max_doc_tokens: int | None = None) -> TokenisedPairs:
         """Prepares (query, document) texts for `score_pairs`; equal pairs are scored once. See `builder`."""
         # The ids are numbers, as errors and logs show ids and must not show a user's text.
-        queries = {text: str(number) for number, text in enumerate(dict.fromkeys(query for query, _ in pairs))}
-        texts = {text: str(number) for number, text in enumerate(dict.fromkeys(document for _, document in pairs))}
-        asked = [(queries[query], texts[document]) for query, document in pairs]
+        query_ids = {text: str(number) for number, text in enumerate(dict.fromkeys(query for query, _ in pairs))}
+        doc_ids = {text: str(number) for number, text in enumerate(dict.fromkeys(document for _, document in pairs))}
+        asked = [(query_ids[query], doc_ids[document]) for query, document in pairs]
         places = {pair: place for place, pair in enumerate(dict.fromkeys(asked))}
-        texts_by_id = {number: query for query, number in queries.items()}
-        builder = self.builder(texts_by_id, list(texts.values()), texts, max_doc_tokens)
+        queries = {query_id: query for query, query_id in query_ids.items()}
+        builder = self.builder(queries, list(doc_ids.values()), list(doc_ids), max_doc_tokens)
         return TokenisedPairs(builder, list(places), [places[pair] for pair in asked])
 
     def score_pairs(self, tokenised: TokenisedPairs, show: bool = True) -> PairScores:

@@ -268,5 +268,5 @@ def test_the_best_passage_has_by_itself_the_score_of_its_document(folder, templa
 def test_a_score_that_is_not_finite_is_an_error_that_does_not_show_the_query(reranker):
     torch.nn.init.constant_(reranker.model.encoder.classifier.bias, float("nan"))
     for ask in (reranker.score, reranker.rank_passages):
-        with pytest.raises(UserError, match="query 0, document 0: the model's score is nan; is it broken"):
+        with pytest.raises(UserError, match="query 0, document 0: the model's score is nan, expected a finite number"):
             ask("a secret", DOCUMENTS)

@@ -6,7 +6,6 @@ little: the lists of a block have similar lengths and are cut to the longest one
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import torch
@@ -71,18 +70,21 @@ def _blocks(
     """
     numbers = [entries(length) for length in lengths]
     start, stop = 0, sum(length > 0 for length in lengths)
-
-    def saved(end: int, stop: int) -> int:
-        return (stop - end) * (numbers[start] - numbers[end])
-
     while start < stop:
-        end = min(stop, start + max(1, limit // numbers[start]))
-        while (best := max(range(start + 1, end), key=partial(saved, stop=end), default=end)) < end:
-            if saved(best, end) <= call_overhead:
-                break
-            end = best
+        end = _end_of_block(numbers, start, min(stop, start + max(1, limit // numbers[start])), call_overhead)
         yield slice(start, end), lengths[start]
         start = end
+
+
+def _end_of_block(numbers: list[int], start: int, end: int, call_overhead: int) -> int:
+    """The end of a block that begins at `start` and reaches at most to `end`, without padding that costs more."""
+    while end - start > 1:
+        saved = {cut: (end - cut) * (numbers[start] - numbers[cut]) for cut in range(start + 1, end)}
+        best = max(saved, key=lambda cut: saved[cut])
+        if saved[best] <= call_overhead:
+            break
+        end = best
+    return end
 
 
 def pair_sums(
