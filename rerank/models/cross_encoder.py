@@ -31,6 +31,7 @@ class CrossEncoder(nn.Module):
     template: the text that query and passage are put into; "" for the tokenizer's own format of a pair.
     first_stage_weight: weight of the first-stage score; callers add it.
     padding_reason: why passages are padded; "" if they are packed.
+    own_attention: transformers' name of the attention that padded passages have.
     in_float32: whether the model computes in float32 whatever the precision of the run.
     compiled: whether the layers are compiled (see `rerank.models.compiled`).
     """
@@ -50,6 +51,7 @@ class CrossEncoder(nn.Module):
         self.last_token = loaded.last_token
         self.flash = True
         self.in_float32 = self.compiled = False
+        self.own_attention: str = self.encoder.config._attn_implementation
         self.padding_reason = pack(self)
 
     def place(self, device: torch.device, autocast: Autocast, chosen: bool = False) -> list[str]:
@@ -76,6 +78,7 @@ class CrossEncoder(nn.Module):
         if reason := packing_error(self, autocast):
             self.padding_reason = f"packed passages cannot be used on {device}: {reason}"
             lines.append(self.padding_reason)
+            self.encoder.set_attn_implementation(self.own_attention)  # which has the dropout that packing leaves out
         return lines
 
     def _place_on_cpu(self, autocast: Autocast, chosen: bool) -> list[str]:

@@ -136,6 +136,7 @@ def test_passages_are_padded_where_no_kernel_is_right(tmp_path, on_a_gpu, monkey
     assert second.startswith("packed passages cannot be used on cuda:0: its values differ")
     with torch.no_grad():
         torch.testing.assert_close(model(inputs), expected, atol=1e-5, rtol=1e-4)
+    assert model.encoder.config._attn_implementation == "sdpa"  # transformers' own, with dropout of its weights
 
 
 def test_on_a_cpu_nothing_is_tried(tmp_path, monkeypatch):
