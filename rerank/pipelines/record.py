@@ -138,10 +138,10 @@ def read_evidence(folder: Path) -> EvidenceRecord | None:
 def _check_names(evidence: EvidenceRecord, file: Path) -> None:
     """Raises UserError if the parts of an evidence do not belong together."""
     names, values = [row["name"] for row in evidence["stages"]], evidence["values"]
-    measured = [name for name in (*names, "nested") if values.get(name)]
+    measured = [row["name"] for row in evidence["stages"] if row["mean"] is not None or values.get(row["name"])]
     if evidence["answer"] not in names or "nested" not in values:
         raise UserError(f"{file}: expected the values of {evidence['answer']} and of nested; {REMEDY}")
-    if any(values[name].keys() != values["nested"].keys() for name in measured):
+    if any(values.get(name, {}).keys() != values["nested"].keys() for name in measured):
         raise UserError(f"{file}: expected the same queries of all stages; {REMEDY}")
     if evidence["nested"]["mean"] is not None and not (evidence["parts"] and evidence["queries"]):
         raise UserError(f"{file}: expected a mean of one query or more in one part or more; {REMEDY}")

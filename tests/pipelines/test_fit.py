@@ -17,6 +17,7 @@ from rerank.config import CollectionSettings, Config, FirstStageSettings, Traini
 from rerank.data.runs import read_run
 from rerank.data.trec import ranked, write_run
 from rerank.data.trec import write_qrels as write_judgments
+from rerank.experiments.runs.manifest import write_manifest
 from rerank.pipelines.crossfit import CrossFitting
 from rerank.pipelines.record import read_evidence
 from rerank.pipelines.stages import (
@@ -30,6 +31,7 @@ from rerank.pipelines.stages import (
     RunFileStage,
 )
 from rerank.utils.errors import UserError
+from rerank.utils.integrity import record_of
 from tests.support.small_collection import exit_code, failed, in_a_copy, write_qrels
 
 ADAPTING = TrainingSettings(epochs=4, lists_per_epoch="all", lists_per_step=2, head_lr=1e-2)
@@ -477,6 +479,17 @@ def test_the_report_shows_the_stages_and_verify_computes_the_means_again(here, c
     (FOLDER / "runs/bm25.run").unlink()
     assert exit_code("verify", "runs/towns") == 1
     assert f"{FOLDER}: changed since it was written: runs/bm25.run" in capsys.readouterr().out
+
+
+def test_a_mean_without_values_is_one_line(here, capsys):
+    evidence = json.loads((FOLDER / "evidence.json").read_text())
+    del evidence["values"]["late"]
+    (FOLDER / "evidence.json").write_text(json.dumps(evidence))
+    manifest = json.loads((FOLDER / "manifest.json").read_text())
+    manifest["files"] |= record_of(FOLDER, [FOLDER / "evidence.json"])
+    write_manifest(FOLDER / "manifest.json", manifest)
+    for command in ("verify", "report"):
+        assert "evidence.json: expected the same queries of all stages" in failed(capsys, command, str(FOLDER))
 
 
 def test_mistakes_are_one_line(here, capsys):
