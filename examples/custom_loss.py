@@ -16,10 +16,9 @@ from rerank.config import TrainingSettings
 @rerank.losses.loss("squared_margin")  # registers the name; `margin` is a hyperparameter
 def squared_margin(scores: Tensor, labels: Tensor, mask: Tensor | None = None, *, margin: float = 1.0) -> Tensor:
     """Penalises pairs in which the more relevant document does not score `margin` above the other: (lists,)."""
-    scores, labels, mask, degenerate = rerank.losses.prepare_inputs(scores, labels, mask)  # mask: False for padding
+    scores, labels, mask, _ = rerank.losses.prepare_inputs(scores, labels, mask)  # mask: False for padding
     pairs = (labels[:, :, None] > labels[:, None, :]) & mask[:, :, None] & mask[:, None, :]
-    costs = (pairs * (margin - scores[:, :, None] + scores[:, None, :]).clamp(min=0) ** 2).sum(dim=(1, 2))
-    return costs.masked_fill(degenerate, 0)  # a list without a relevant document
+    return (pairs * (margin - scores[:, :, None] + scores[:, None, :]).clamp(min=0) ** 2).sum(dim=(1, 2))
 
 
 def main(collection: str = "my-collection", encoder: str = "bert-base-uncased", epochs: str = "20") -> None:
