@@ -92,7 +92,9 @@ def serve(model: Model, *, options: ServeOptions = ServeOptions(), flags: ServeF
         )
     keys = read_keys(options.api_key_file) if options.api_key_file else ()
     name, metrics = options.served_model_name or default_name(model), Metrics()
-    if options.speed == "exact" and config.training.precision == "auto":
+    if options.speed == "exact":
+        if (precision := config.training.precision) not in ("auto", "float32"):
+            raise UserError(f"--training.precision {precision}: --speed exact is float32; leave one of them out")
         config = replace(config, training=replace(config.training, precision="float32"))
     tokens = LARGEST_WHOLE if options.max_doc_tokens == "all" else options.max_doc_tokens
     service = searches = None
