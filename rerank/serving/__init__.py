@@ -1,1 +1,1 @@
-"""The HTTP server of `rerank serve`: four APIs, one model thread, and a page for searching."""
+"""The HTTP server of `rerank serve`: the APIs of six servers, one model thread, and a page for searching."""

@@ -15,11 +15,21 @@ from scipy.special import expit
 from rerank.serving.fields import check_fields, one_name
 from rerank.serving.requests import Body, RefusalError, convert
 
-OF_PAIRS = {"queries": "text_1", "data_1": "text_1", "documents": "text_2", "items": "text_2", "data_2": "text_2"}
-OF_PAIRS["activation"] = "use_activation"
+OF_PAIRS = {
+    "queries": "text_1",
+    "data_1": "text_1",
+    "documents": "text_2",
+    "items": "text_2",
+    "data_2": "text_2",
+    "activation": "use_activation",
+}
 """Other names of the fields of vLLM's pairs."""
-OF_DOCUMENTS = {"max_doc_length": "max_tokens_per_doc", "top_k": "top_n", "activation": "use_activation"}
-OF_DOCUMENTS["truncate"] = "truncation"
+OF_DOCUMENTS = {
+    "max_doc_length": "max_tokens_per_doc",
+    "top_k": "top_n",
+    "activation": "use_activation",
+    "truncate": "truncation",
+}
 """Names in Jina, Voyage, TEI and older versions of vLLM -> names in `JinaRequest`."""
 
 Text = TypeVar("Text", str, str | dict[str, object])
@@ -85,7 +95,7 @@ class TeiRequest(msgspec.Struct):
 
     def question(self) -> Question:
         return Question(
-            [(_query(self.query), text) for text in _not_empty("texts", self.texts)],
+            _pairs(self.query, _not_empty("texts", self.texts)),
             sigmoid=not self.raw_scores,
             top_n=self.top_n or None,
             shown=self.texts if self.return_text else None,
@@ -118,7 +128,7 @@ class JinaRequest(msgspec.Struct):
         texts = [_text_of(document, place) for place, document in enumerate(documents)]
         repeated = self.return_documents if self.return_documents is not None else self.version == "1"
         return Question(
-            [(_query(self.query), text) for text in texts],
+            _pairs(self.query, texts),
             sigmoid=self.use_activation is not False,
             top_n=self.top_n or None,
             shown=self.repeated(texts) if repeated else None,
@@ -192,7 +202,7 @@ class ScoreRequest(msgspec.Struct):
             _not_empty(name, [texts] if isinstance(texts, str) else texts) for name, texts in sides.items()
         )
         for place, query in enumerate(queries):
-            _query(query, f"text_1[{place}]")
+            _check_query(query, f"text_1[{place}]")
         queries = queries * len(documents) if len(queries) == 1 else queries
         documents = documents * len(queries) if len(documents) == 1 else documents
         if len(queries) != len(documents):
@@ -243,11 +253,16 @@ def request_of(path: str, body: Body) -> Asked:
     return convert(check_fields(one_name(body, names), known), kind)
 
 
-def _query(query: str, name: str = "query") -> str:
-    """The query; raises RefusalError if it has no text, as its scores would be arbitrary."""
+def _pairs(query: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+    """The query with each text; raises RefusalError as `_check_query`."""
+    _check_query(query, "query")
+    return [(query, text) for text in texts]
+
+
+def _check_query(query: str, name: str) -> None:
+    """Raises RefusalError for a query without text, as its scores would be arbitrary."""
     if not query.strip():
         raise RefusalError(422, f"{name}: is empty; expected a text")
-    return query
 
 
 def _text_of(document: str | dict[str, object], place: int) -> str:
