@@ -83,8 +83,9 @@ class Comparison:
         ):
             if argument == "baseline" and value is None:
                 continue
-            if check_name(argument, value) not in valid:
-                raise UserError(f"{argument} {value}: no such {kind}; {nearest(value, valid)}")
+            name = check_name(argument, value)
+            if name not in valid:
+                raise UserError(f"{argument} {name}: no such {kind}; {nearest(name, valid)}")
 
     def __str__(self) -> str:
         return render(self.table()).removesuffix("\n")
