@@ -21,6 +21,9 @@ PAIR_LINE = '{"anchor": …, "positive": …, "negative": …}'
 SUFFIXES = (".arrow", ".parquet")
 """The files of a data set folder: those of `save_to_disk`, and those of the hub."""
 
+CACHE = "cache-"
+"""Prefix of the files in which the package datasets keeps what was computed from those of the folder."""
+
 
 class Pair(NamedTuple):
     """A query, a relevant text, and texts that are not relevant, maybe none."""
@@ -50,7 +53,8 @@ def read_records(source: str | Path, expected: str) -> Iterator[tuple[str, dict[
 def data_files(folder: str | Path) -> list[Path]:
     """The files with the rows of a data set folder, in its order; raises UserError if there is none."""
     places = [f"{below}*{suffix}" for below in ("", "*/") for suffix in SUFFIXES]
-    files = sorted(file for place in places for file in Path(folder).glob(place))
+    found = (file for place in places for file in Path(folder).glob(place))
+    files = sorted(file for file in found if not file.name.startswith(CACHE))
     if not files:
         raise UserError(f"{folder}: has no file of a data set; expected {' or '.join(SUFFIXES)} files")
     return [inside(Path(folder), str(file.relative_to(folder))) for file in files]

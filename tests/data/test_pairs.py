@@ -20,11 +20,11 @@ ROWS = [
 ]
 
 
-def write_arrow(folder, rows):
+def write_arrow(folder, rows, name="data-00000-of-00001"):
     """As Dataset.save_to_disk: one Arrow stream."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     table = pa.Table.from_pylist(rows)
-    with pa.ipc.new_stream(str(folder / "data-00000-of-00001.arrow"), table.schema) as writer:
+    with pa.ipc.new_stream(str(folder / f"{name}.arrow"), table.schema) as writer:
         writer.write_table(table)
 
 
@@ -35,6 +35,7 @@ def write_jsonl(path, rows):
 def sources(home):
     write_jsonl(home / "triples.jsonl", ROWS)
     write_arrow(home / "saved", ROWS)
+    write_arrow(home / "saved", [{"upper": "HEAT"}], "cache-0123456789abcdef")  # of Dataset.map
     (home / "hub").mkdir()
     parquet.write_table(pa.Table.from_pylist(ROWS), home / "hub" / "train-00000.parquet")
     return [home / name for name in ("triples.jsonl", "saved", "hub")]
