@@ -36,7 +36,7 @@ def guarded(app: ASGIApp, keys: Sequence[str], metrics: Metrics, collection: str
     """The application behind a check of keys; `collection` is the name that the search page shows, if there is one."""
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
-        answer, path = app, scope.get("path")
+        answer, path = app, scope.get("path", "")
         if scope["type"] == "http" and path not in OPEN:
             request = Request(scope, receive)
             is_page = collection is not None and path == "/" and request.method in ("GET", "HEAD")
