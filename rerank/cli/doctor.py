@@ -55,11 +55,11 @@ def doctor(*, flags: DoctorFlags = DoctorFlags()) -> None:
     config = flags.config()
     source = config.collection.source
     checks: dict[str, Callable[[], str]] = {"Java": java_version, "packages": _packages}
-    if source and is_feature_source(source):  # needs no Java, first stage or encoder
+    if source and is_feature_source(source):  # needs no Java and no first stage
         checks = {"packages": _packages, "collection": lambda: _features(config)}
     elif source:
         checks |= {"collection": lambda: _collection(config), "first stage": lambda: _first_stage(config)}
-    if config.encoder.name and "Java" in checks:
+    if config.encoder.name:
         checks["encoder"] = lambda: _encoder(config)
     checks["device"] = lambda: describe_device(config.training.device, config.training.precision)
     ready = True

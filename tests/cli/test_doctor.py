@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tests.support.fake_cards import insert_card
 from tests.support.small_collection import exit_code
+from tests.support.small_features import write_folds_of_features
 
 
 def test_the_doctor_says_what_is_ready_and_what_is_not(here, capsys):
@@ -28,6 +29,18 @@ def test_without_a_collection_it_checks_the_installation(tmp_path, capsys, monke
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines] == [["ready", part] for part in ("Java", "packages", "device")]
     assert "torch 2." in lines[1]
+
+
+def test_feature_vectors_need_no_java_and_an_encoder_is_checked_if_it_is_given(tmp_path, capsys):
+    words = ["doctor", "--collection", str(write_folds_of_features(tmp_path / "vectors")), "--device", "cpu"]
+    assert exit_code(*words) == 0
+    parts = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    assert parts == [["ready", part] for part in ("packages", "collection", "device")]
+    assert exit_code(*words, "--encoder", "./nowhere") == 2
+    assert "--encoder ./nowhere: no such file or folder" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert exit_code(*words, "--encoder", str(tmp_path / "empty")) == 1
+    assert "missing  encoder" in capsys.readouterr().out
 
 
 def test_the_doctor_says_what_torch_cannot_run_on(here, capsys, monkeypatch):
