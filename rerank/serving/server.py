@@ -18,8 +18,8 @@ from rerank.utils.progress import log, print_result
 KEEP_ALIVE = 65
 """Seconds that an idle connection stays open; the proxies before a server close theirs after 60."""
 
-FIRST_REQUEST = 30
-"""Seconds in which the head of a connection's first request must arrive."""
+HEAD = 30
+"""Seconds in which the head of a connection's first request, or of another one that has begun, must arrive."""
 
 LAST_REQUEST = 1.0
 """Seconds that an idle connection stays open when the server stops, as a request may be on its way."""
@@ -71,15 +71,24 @@ def address_of(bound: socket.socket) -> str:
 
 
 class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """uvicorn's protocol, which closes silent connections in time, and idle ones not at once when the server stops."""
+    """uvicorn's protocol, which closes connections whose request does not arrive, and idle ones not at once at the end.
+
+    `cycle` is the last request, which may be answered; None before the first one.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        asyncio.get_running_loop().call_later(FIRST_REQUEST, self._close_if_silent, transport)
+        asyncio.get_running_loop().call_later(HEAD, self._close_if_none_follows, None)
 
-    def _close_if_silent(self, transport: asyncio.Transport) -> None:
-        if self.cycle is None and not transport.is_closing():
-            transport.close()
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is None or self.cycle.response_complete:  # it is a part of a head
+            asyncio.get_running_loop().call_later(HEAD, self._close_if_none_follows, self.cycle)
+
+    def _close_if_none_follows(self, cycle: object) -> None:
+        """Closes the connection if no request has come after that of `cycle`, or none at all if it is None."""
+        if self.cycle is cycle and not self.transport.is_closing():
+            self.transport.close()
 
     def shutdown(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:

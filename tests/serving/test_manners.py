@@ -97,11 +97,20 @@ def test_openapi_describes_the_requests(server):
 
 @pytest.mark.parametrize("sent", [b"", b"POST /rerank HTTP/1.1\r\nHost:"])
 def test_a_connection_without_a_whole_request_is_closed(reranker, monkeypatch, sent):
-    monkeypatch.setattr(serving, "FIRST_REQUEST", 0.2)
+    monkeypatch.setattr(serving, "HEAD", 0.2)
     with served(reranker) as server, server.connect() as connection:
         connection.sendall(sent)
         connection.settimeout(SECONDS)
         assert connection.recv(1) == b""
+
+
+def test_a_kept_connection_without_a_whole_second_request_is_closed(server, monkeypatch):
+    kept = http.client.HTTPConnection("127.0.0.1", server.port, timeout=SECONDS)
+    assert ask_on(kept) == (200, None)
+    monkeypatch.setattr(serving, "HEAD", 0.2)
+    kept.sock.sendall(b"POST /rerank HTTP/1.1\r\nHost:")
+    assert kept.sock.recv(1) == b""
+    kept.close()
 
 
 def test_a_port_that_another_server_takes_in_the_meantime_is_one_line():
