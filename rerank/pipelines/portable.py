@@ -46,19 +46,8 @@ def copy_world(world: World, stages: Mapping[str, Stage], rankers: Iterable[Rank
     from rerank.models.hub import encoder_folder  # loads torch
     from rerank.models.model_files import model_files
 
-    texts, places, made = world.texts, {}, []
-    (folder / DOCUMENTS).mkdir()
-    with (folder / DOCUMENTS / CORPUS).open("w", encoding="utf-8") as file:
-        for doc_id, title, body in progress(texts.documents(), texts.count(), "copying documents"):
-            file.write(json.dumps({"_id": doc_id, "title": title, "text": body}, ensure_ascii=False) + "\n")
-    queries, qrels = world.collection.queries, world.collection.qrels
-    with (folder / DOCUMENTS / "queries.jsonl").open("w", encoding="utf-8") as file:
-        for query_id, text in queries.items():
-            file.write(json.dumps({"_id": query_id, "text": text}, ensure_ascii=False) + "\n")
-    if qrels:
-        rows = [f"{q}\t{doc_id}\t{grade}\n" for q in queries for doc_id, grade in qrels.get(q, {}).items()]
-        (folder / DOCUMENTS / QRELS).parent.mkdir()
-        (folder / DOCUMENTS / QRELS).write_text("query-id\tcorpus-id\tscore\n" + "".join(rows), encoding="utf-8")
+    places, made = {}, []
+    _write_collection(world, folder / DOCUMENTS)
     for ranker in rankers:
         if isinstance(ranker, TrainedEncoderRanker):
             made += world.made_with(ranker.name)
@@ -75,6 +64,22 @@ def copy_world(world: World, stages: Mapping[str, Stage], rankers: Iterable[Rank
             files = [file for file in files_below(path) if file.suffix != ".lock"]
             copy_files(path, folder / path.relative_to(world.folder.path), files)
     return places
+
+
+def _write_collection(world: World, folder: Path) -> None:
+    """Writes documents, queries and judgments into a new folder, in BEIR's layout."""
+    texts, queries, qrels = world.texts, world.collection.queries, world.collection.qrels
+    folder.mkdir()
+    with (folder / CORPUS).open("w", encoding="utf-8") as file:
+        for doc_id, title, body in progress(texts.documents(), texts.count(), "copying documents"):
+            file.write(json.dumps({"_id": doc_id, "title": title, "text": body}, ensure_ascii=False) + "\n")
+    with (folder / "queries.jsonl").open("w", encoding="utf-8") as file:
+        for query_id, text in queries.items():
+            file.write(json.dumps({"_id": query_id, "text": text}, ensure_ascii=False) + "\n")
+    if qrels:
+        rows = [f"{q}\t{doc_id}\t{grade}\n" for q in queries for doc_id, grade in qrels.get(q, {}).items()]
+        (folder / QRELS).parent.mkdir()
+        (folder / QRELS).write_text("query-id\tcorpus-id\tscore\n" + "".join(rows), encoding="utf-8")
 
 
 def is_portable(folder: Path) -> bool:

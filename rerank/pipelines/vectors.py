@@ -161,21 +161,26 @@ class LateInteraction:
 
         {} for a document without tokens, and for a model that was trained for late interaction.
         """
-        from rerank.models.late_interaction import nearest_tokens
-
         if self.encoder.is_trained:
             return [{} for _ in documents]
         (vectors, _), asked = self.encoder.query(query), self.encoder.words(query, True)
-        matches: list[dict[str, tuple[str, float]]] = []
-        for document in documents:
-            found: dict[str, tuple[str, float]] = {}
-            if len(vectors) and document.doc_id in self.store and len(codes := self.store[document.doc_id]):
-                words, nearest = self.encoder.words(document.text, False), nearest_tokens(vectors, codes, self.rotation)
-                for word, place, similarity in zip(asked, *nearest, strict=True):
-                    if word and words[place] and (word not in found or similarity > found[word][1]):
-                        found[word] = words[place], float(similarity)
-            matches.append(found)
-        return matches
+        return [self._matches_of(document, vectors, asked) for document in documents]
+
+    def _matches_of(
+        self, document: Document, vectors: np.ndarray, asked: Sequence[str]
+    ) -> dict[str, tuple[str, float]]:
+        """See `matches`; vectors: (tokens, dimensions) of the query; asked: the word of each of them."""
+        from rerank.models.late_interaction import nearest_tokens
+
+        found: dict[str, tuple[str, float]] = {}
+        if not len(vectors) or document.doc_id not in self.store or not len(codes := self.store[document.doc_id]):
+            return found
+        words = self.encoder.words(document.text, False)
+        places, similarities = nearest_tokens(vectors, codes, self.rotation)
+        for word, place, similarity in zip(asked, places, similarities, strict=True):
+            if word and words[place] and (word not in found or similarity > found[word][1]):
+                found[word] = words[place], float(similarity)
+        return found
 
 
 def open_late_interaction(
