@@ -164,7 +164,7 @@ def queries_of(folder: Path) -> Mapping[str, str]:
     return collection_of(collection_settings(folder, facts)).queries
 
 
-def update(folder: Path, device: str = "auto") -> None:
+def update(folder: Path) -> None:
     """Takes the present documents of the collection into a fitted pipeline; learned files and evidence stay.
 
     The index is built, and new and changed documents are embedded, before the folder is replaced. Raises UserError as
@@ -173,7 +173,7 @@ def update(folder: Path, device: str = "auto") -> None:
     if not is_pipeline(folder):
         raise UserError(NO_PIPELINE.format(folder))
     with locked(folder.parent, f"pipeline-{folder.name}"):
-        fitted = load_fitted(folder, device, new_documents=True)
+        fitted = load_fitted(folder, new_documents=True)
         if fitted.world.texts.fingerprint == read_pipeline_manifest(folder)["pipeline"]["documents"]:
             log.info(f"{folder}: already has these documents")
             return
