@@ -52,7 +52,7 @@ class CrossEncoderStage(Composable):
     loss: str | LossSettings = field(default_factory=LossSettings)
     """The loss and its hyperparameters."""
     training: TrainingSettings = field(default_factory=TrainingSettings)
-    """How the model is fine-tuned."""
+    """How the model is fine-tuned; device and seed, and a precision that a command names, are those of all stages."""
 
     @property
     def learns(self) -> Learns:
