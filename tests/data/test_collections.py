@@ -77,6 +77,13 @@ def test_the_fingerprint_follows_the_documents_and_neither_the_place_nor_the_tim
     assert list(collection.get(["d1"])) == [("d1", "", "other")]
 
 
+def test_one_text_is_no_sequence_of_texts(folder):
+    collection = open_collection(str(folder))
+    for ask in (collection.get, collection.known, lambda text: open_collection(str(folder), query_fields=text)):
+        with pytest.raises(TypeError, match=r"expected a sequence of .*, got one text"):
+            ask("text")
+
+
 def test_a_missing_document_is_named_and_opening_reads_none(folder):
     with pytest.raises(UserError, match=r"corpus\.jsonl: has no document d7"):
         list(open_collection(str(folder)).get(["d1", "d7"]))

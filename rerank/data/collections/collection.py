@@ -14,7 +14,7 @@ from rerank.data.text_lines import read_queries
 from rerank.data.types import Document, Fold, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.registry import Registry
-from rerank.utils.texts import check_path
+from rerank.utils.texts import check_path, list_of_texts
 
 
 class Documents(Protocol):
@@ -94,6 +94,7 @@ class Reader(Protocol):
 
 
 AnyReader = TypeVar("AnyReader", bound=Reader)
+Ids = TypeVar("Ids", bound=Iterable[str])
 READERS: Registry[Reader] = Registry("reader")
 FORMATS: tuple[Reader, ...] = (Pairs, BeirFolder, IrDataset)
 """The readers that are tried last, in this order."""
@@ -201,14 +202,21 @@ class Collection:
         return self._documents.documents()
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
-        return self._documents.get(doc_ids)
+        return self._documents.get(_several(doc_ids))
 
     def known(self, doc_ids: Iterable[str]) -> set[str]:
-        return self._documents.known(doc_ids)
+        return self._documents.known(_several(doc_ids))
 
     @property
     def _documents(self) -> Documents:
         return self.texts or self.origin
+
+
+def _several(doc_ids: Ids) -> Ids:
+    """The ids; raises TypeError for a single text, whose characters would be taken for ids."""
+    if isinstance(doc_ids, str):
+        raise TypeError("doc_ids: expected a sequence of ids, got one text")
+    return doc_ids
 
 
 def open_collection(source: str, queries: str | Path = "", query_fields: Sequence[str] = ()) -> Collection:
@@ -216,7 +224,7 @@ def open_collection(source: str, queries: str | Path = "", query_fields: Sequenc
 
     `queries` is a file that replaces the collection's queries. `query_fields`, such as ["title", "description"], are
     joined as the text of a query; by default it is the title of a TREC topic, and "text" of a JSON object. Raises
-    UserError if no reader opens the source.
+    TypeError for a single field without a list, and UserError if no reader opens the source.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -227,7 +235,7 @@ def open_collection(source: str, queries: str | Path = "", query_fields: Sequenc
     ({'q1': 'drag'}, ['Wings Lift and drag.'])
     """
     source, queries = check_path("source", source), check_path("queries", queries)
-    return Collection(open_source(source), queries, query_fields=query_fields)
+    return Collection(open_source(source), queries, query_fields=list_of_texts("query_fields", query_fields))
 
 
 def queries_to_search(collection: Collection) -> dict[str, str]:
