@@ -99,8 +99,8 @@ def _downloaded(name: str) -> Path:
     try:
         with quiet("huggingface_hub"):
             folder = Path(snapshot_download(name, allow_patterns=[*ALL_BUT_PICKLES, "README.md"]))  # with the licence
-            if "weights" in _missing(folder):
-                folder = Path(snapshot_download(name, allow_patterns=["pytorch_model*.bin"]))
+            if pickles := _pickles(folder):
+                folder = Path(snapshot_download(name, allow_patterns=pickles))
     except errors.RepositoryNotFoundError as error:
         raise UserError(
             f"encoder {name}: no such folder, and {constants.ENDPOINT} has no model of this name that you may read; "
@@ -115,6 +115,12 @@ def _downloaded(name: str) -> Path:
     if missing := _missing(folder):
         raise UserError(f"encoder {name}: {constants.ENDPOINT} has it without {missing}; choose another")
     return folder
+
+
+def _pickles(folder: Path) -> list[str]:
+    """The patterns of pickled weights, for the folders of a model and of its modules that have no others."""
+    without = [place for place in module_folders(folder) if not any(place.glob("model*.safetensors"))]
+    return [str(place.relative_to(folder) / "pytorch_model*.bin") for place in without]
 
 
 class Recorded(TypedDict, total=False):

@@ -95,7 +95,8 @@ class Reranker:
 
         Raises UserError for a model that cannot be loaded or has no trained head, for a template that differs from the
         checkpoint's or lacks a placeholder, for an unknown pooling, and for a device or precision that torch cannot
-        use. Raises TypeError for a value of another type, and ValueError for a number of tokens that is too small.
+        use. Raises TypeError for a value of another type, and ValueError for an unknown precision and for a number of
+        tokens that is too small.
         """
         target, name = open_device(device), check_path("name_or_folder", name_or_folder)
         check_name("pooling", pooling)

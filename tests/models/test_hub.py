@@ -1,3 +1,4 @@
+from fnmatch import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -56,6 +57,33 @@ def test_name_that_is_nowhere_says_where_it_was_looked_for(cache: Path) -> None:
 def test_what_cannot_be_a_name_is_a_missing_folder(name: str, cache: Path) -> None:
     with pytest.raises(UserError, match="is a file, expected a folder" if name == __file__ else "check the path|lacks"):
         encoder_folder(name)
+
+
+def test_pickles_are_downloaded_for_the_modules_that_have_nothing_else(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older models of sentence-transformers have a dense layer without safetensors."""
+    import huggingface_hub
+
+    hub, target = make_encoder("bert", tmp_path / "hub", WORDS), tmp_path / "target"
+    (hub / "modules.json").write_text('[{"path": "", "type": "Transformer"}, {"path": "2_Dense", "type": "Dense"}]')
+    (hub / "2_Dense").mkdir()
+    for name in ("pytorch_model.bin", "2_Dense/pytorch_model.bin", "2_Dense/config.json"):
+        (hub / name).write_text("{}")
+
+    def download(name: str, allow_patterns: list[str], local_files_only: bool = False) -> str:
+        if local_files_only:
+            raise huggingface_hub.errors.LocalEntryNotFoundError("not in the cache")
+        files = {file.relative_to(hub) for file in hub.rglob("*") if file.is_file()}
+        for file in files:
+            if any(fnmatch(str(file), pattern) for pattern in allow_patterns):
+                (target / file).parent.mkdir(parents=True, exist_ok=True)
+                (target / file).write_bytes((hub / file).read_bytes())
+        return str(target)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    assert encoder_folder("someone/dense") == target
+    assert [file.relative_to(target) for file in target.rglob("*.bin")] == [Path("2_Dense/pytorch_model.bin")]
 
 
 def test_name_that_the_hub_does_not_have(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
