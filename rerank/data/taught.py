@@ -35,9 +35,10 @@ def copy_taught(checkpoint: Path, folder: Path) -> None:
 def taught_queries(folder: Path, documents: str, query_ids: Iterable[str]) -> set[str] | None:
     """Those of the queries of a collection that trained a checkpoint; None if its folder does not say.
 
-    Raises UserError for a damaged file.
+    A folder that names queries of other documents, such as an earlier state of the collection, does not say either:
+    equal ids may be other queries. Raises UserError for a damaged file.
     """
     if not (folder / TAUGHT).is_file():
         return None
     facts: Taught = read_json(inside(folder, TAUGHT), Taught, "remove it, or copy the checkpoint again")
-    return set(facts["queries"]).intersection(query_ids) if facts["documents"] == documents else set()
+    return set(facts["queries"]).intersection(query_ids) if facts["documents"] == documents else None

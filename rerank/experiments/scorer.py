@@ -123,7 +123,7 @@ def count_taught(scoring: Scoring) -> int:
             f"{len(taught)} of {len(scoring.lists)} queries trained the model or chose its epoch: this run does not "
             "say how good it is"
         )
-    elif taught is None and scoring.model.settings.get("collection") == collection.source:
+    elif asked and taught is None and scoring.model.settings.get("collection") == collection.source:
         log.info(f"{checkpoint}: was trained on queries of {collection.source}, perhaps on some of these")
     return len(taught or ())
 

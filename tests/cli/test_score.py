@@ -46,6 +46,10 @@ def test_it_takes_what_the_checkpoint_records_and_says_whom_it_learned_from(ther
     shutil.copytree(checkpoint, "moved")
     main(["score", "moved", RUN, "--out", "moved.run", "--depth", "1"])
     assert "12 of 15 queries trained the model or chose its epoch" in capsys.readouterr().err
+    text = Path("towns/corpus.jsonl").read_text()
+    Path("towns/corpus.jsonl").write_text(text + '{"_id": "new", "text": "one more document"}\n')
+    main(["score", "moved", RUN, "--out", "moved.run", "--depth", "1"])
+    assert "moved: was trained on queries of towns, perhaps on some of these" in capsys.readouterr().err
     Path("moved/trained_on.json").unlink()
     main(["score", "moved", RUN, "--out", "moved.run", "--depth", "1"])
     assert "moved: was trained on queries of towns, perhaps on some of these" in capsys.readouterr().err
