@@ -115,7 +115,10 @@ def _folder_of(checkpoint: str) -> Path:
 def count_taught(scoring: Scoring) -> int:
     """How many of the queries trained the model or chose its epoch; logs it, or that its folder does not say."""
     checkpoint, collection = scoring.checkpoint, scoring.dataset.collection
-    own = collection.origin.queries
+    try:
+        own = collection.origin.queries
+    except UserError:  # documents alone: the queries are those of a file
+        own = {}
     asked = {one.query_id for one in scoring.lists if own.get(one.query_id) == collection.queries[one.query_id]}
     taught = taught_queries(_folder_of(checkpoint), collection.fingerprint, asked)
     if taught:
