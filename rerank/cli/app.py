@@ -141,7 +141,7 @@ def with_values(words: Sequence[str]) -> list[str]:
         key = flag.removeprefix("--loss.").replace("_", "-")
         if not flag.startswith("--loss.") or END in found:
             found.append(word)
-        elif key.startswith("no-"):
+        elif key.startswith("no-") and not equals:
             found.append(f"--loss.{key.removeprefix('no-')}=false")
         elif key == "name" or equals or not following.startswith("--"):
             found.append(f"--loss.{key}{equals}{value}")

@@ -80,6 +80,11 @@ def test_a_flag_of_a_switch_needs_no_value(tmp_path):
         assert cell.loss.hyperparameters == {"alpha": 2.0, "stop_gradient": expected}
 
 
+def test_a_negative_flag_takes_no_value(capsys):
+    line = failed(capsys, "train", "--loss.no-stop-gradient=false")
+    assert "--loss smoothi: has no hyperparameter no_stop_gradient; it takes metric, alpha, delta" in line
+
+
 def test_a_leading_tilde_is_the_home_folder(here, capsys, monkeypatch):
     monkeypatch.setenv("HOME", str(here))
     main(["retrieve", "--collection", "~/towns", "--output.folder", "~/runs"])
