@@ -112,8 +112,8 @@ def _folder_of(checkpoint: str) -> Path:
     return Path(checkpoint) if is_export(checkpoint) else encoder_folder(checkpoint)
 
 
-def count_taught(scoring: Scoring) -> int:
-    """How many of the queries trained the model or chose its epoch; logs it, or that its folder does not say."""
+def count_taught(scoring: Scoring) -> int | None:
+    """How many of the queries trained the model or chose its epoch; None if its folder does not say. Logs either."""
     checkpoint, collection = scoring.checkpoint, scoring.dataset.collection
     try:
         own = collection.origin.queries
@@ -128,7 +128,7 @@ def count_taught(scoring: Scoring) -> int:
         )
     elif asked and taught is None and scoring.model.settings.get("collection") == collection.source:
         log.info(f"{checkpoint}: was trained on queries of {collection.source}, perhaps on some of these")
-    return len(taught or ())
+    return None if asked and taught is None else len(taught or ())
 
 
 def _run_dataset(config: Config) -> TextDataset:

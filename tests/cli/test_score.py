@@ -50,6 +50,7 @@ def test_it_takes_what_the_checkpoint_records_and_says_whom_it_learned_from(ther
     Path("towns/corpus.jsonl").write_text(text + '{"_id": "new", "text": "one more document"}\n')
     main(["score", "moved", RUN, "--out", "moved.run", "--depth", "1"])
     assert "moved: was trained on queries of towns, perhaps on some of these" in capsys.readouterr().err
+    assert json.loads(Path("moved.run.json").read_text())["taught"] is None
     Path("towns/queries.jsonl").rename("asked.jsonl")  # a folder of documents alone
     main(["score", "moved", RUN, "--out", "moved.run", "--depth", "1", "--collection.queries", "asked.jsonl"])
     assert "perhaps on some of these" not in capsys.readouterr().err
