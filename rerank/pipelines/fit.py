@@ -15,7 +15,7 @@ from rerank.config import Config, validate
 from rerank.data.collections import Collection, queries_to_train
 from rerank.data.folds import SPLIT, make_folds
 from rerank.data.trec import write_qrels, write_run
-from rerank.data.types import Run
+from rerank.data.types import Qrels, Run
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.weights import MEASURE
 from rerank.experiments.collection import check_judged_documents
@@ -206,27 +206,37 @@ def _fit(
     ms = _times(fitting, tested)
     selected = select(fitting, tested, within(budget, stages, ms), measure)
     runs = {name: fitting.runs(name, [(part, frozenset({part})) for part in tested]) for name in selected.values}
-    for name, run in runs.items():
-        if any(run.values()):
-            write_run(run, work / RUNS / f"{name}.run", name)
-    if tested:  # `rerank eval` finds the judgments beside the runs
-        qrels = {query_id: collection.qrels[query_id] for part in tested for query_id in parts[part]}
-        write_qrels(qrels, work / RUNS / CollectionFolder(Path()).qrels.name)
+    qrels = {query_id: collection.qrels[query_id] for part in tested for query_id in parts[part]}
+    _write_runs(runs, qrels, work / RUNS)
     near = _near({name: run for name, run in runs.items() if isinstance(stages[name], DenseStage)})
     rankers = {name: fitting.ranker(name) for name in prefix(stages, selected.answer)}
     pipeline = Fitted({name: stages[name] for name in rankers}, fitting.world, rankers, ms=ms, near=near)
-    language = world.config.collection.language
-    words = {query_id: [word.term for word in find_words(text, language)] for query_id, text in queries.items()}
     trial = Trial(
         measure,
         len(judged),
         len(tested),
         drawn=not collection.folds,
-        far=far_queries(parts, tested, words) if tested else (),
+        far=_far(fitting, tested) if tested else (),
         taught={name: round(fmean(fitting.taught(name, part) for part in tested)) for name in selected.values},
         budget=budget,
     )
     return pipeline, evidence_of(every, selected, trial, ms)
+
+
+def _write_runs(runs: Mapping[str, Run], qrels: Qrels, folder: Path) -> None:
+    """Writes the run of each stage and the judgments, which `rerank eval` finds beside the runs."""
+    for name, run in runs.items():
+        if any(run.values()):
+            write_run(run, folder / f"{name}.run", name)
+    if qrels:
+        write_qrels(qrels, CollectionFolder(folder).qrels)
+
+
+def _far(fitting: CrossFitting, tested: Sequence[str]) -> frozenset[str]:
+    """The tested queries whose words are least like those of the other parts' queries."""
+    language = fitting.world.config.collection.language
+    words = {q: [word.term for word in find_words(text, language)] for q, text in fitting.queries.items()}
+    return far_queries(fitting.parts, tested, words)
 
 
 def _near(runs: Mapping[str, Run]) -> dict[str, float]:
