@@ -34,8 +34,9 @@ def test_without_a_collection_it_checks_the_installation(tmp_path, capsys, monke
 def test_feature_vectors_need_no_java_and_an_encoder_is_checked_if_it_is_given(tmp_path, capsys):
     words = ["doctor", "--collection", str(write_folds_of_features(tmp_path / "vectors")), "--device", "cpu"]
     assert exit_code(*words) == 0
-    parts = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
-    assert parts == [["ready", part] for part in ("packages", "collection", "device")]
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines] == [["ready", part] for part in ("packages", "collection", "device")]
+    assert "folds: 1, 2, 3, 4, 5" in lines[1]
     assert exit_code(*words, "--encoder", "./nowhere") == 2
     assert "--encoder ./nowhere: no such file or folder" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()

@@ -202,13 +202,6 @@ def test_a_mistake_is_one_line_and_exit_code_2(here, capsys, words, expected):
     assert not list(Path().rglob("*.run"))
 
 
-def test_the_doctor_asks_for_no_java_and_no_encoder(here, capsys):
-    assert exit_code("doctor", "--collection", "letor", "--encoder", "nowhere") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[1] for line in lines] == ["packages", "collection", "device"]
-    assert "folds: 1, 2, 3, 4, 5" in lines[1]
-
-
 def test_several_processes_are_refused():
     with pytest.raises(UserError, match="2 processes: batch norm"):
         FeatureDataset(Config(), None, [], {}).task(None, SimpleNamespace(num_processes=2))
