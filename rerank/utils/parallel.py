@@ -31,6 +31,7 @@ SECONDS_OF_ORPHANS = 5.0  # the same for a worker whose parent has died
 GPUS = "CUDA_VISIBLE_DEVICES"
 FEW = 5  # fewer items are done before processes would have started
 MAX_WORKERS = 8  # one process cannot feed more workers fast enough
+ABRUPT = "ended abruptly: killed, as for lack of memory"  # how the system ends the largest process
 
 
 def count_cores() -> int:
@@ -48,7 +49,7 @@ def ordered_map(function: Callable[[Item], Built], items: Iterable[Item]) -> Gen
     """Yields `function(item)` of each item, in order, computed in one process per core.
 
     Fewer than FEW items are computed in this process. `function` must be defined at the top level of a module. At most
-    two items per process are in memory.
+    two items per process are in memory. Raises UserError if a process is killed.
     """
     items = iter(items)
     first = list(islice(items, FEW))
@@ -64,6 +65,8 @@ def ordered_map(function: Callable[[Item], Built], items: Iterable[Item]) -> Gen
 
     try:
         yield from _in_order(submit, chain(first, items), 2 * workers)
+    except BrokenProcessPool:
+        raise UserError(f"one of {workers} worker processes {ABRUPT}; free memory and run the command again") from None
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -163,7 +166,7 @@ def work(
                 failure = ended.exception()
                 if isinstance(failure, BrokenProcessPool):
                     worker.pool = None
-                    error = "its process ended abruptly: killed, as for lack of memory"
+                    error = f"its process {ABRUPT}"
                 else:
                     error = "its process was interrupted" if isinstance(failure, KeyboardInterrupt) else ended.result()
                 idle.append(worker)

@@ -1,15 +1,22 @@
 """Batches are built one ahead, in order, and an error comes where its batch would have; a map keeps the order."""
 
+import os
 import threading
 
 import pytest
 
+from rerank.utils.errors import UserError
 from rerank.utils.parallel import FEW, ordered_map, prefetch
 
 
 def test_results_come_in_order_whether_computed_here_or_in_processes():
     for count in (0, FEW - 1, FEW, 40):
         assert list(ordered_map(abs, range(-count, 0))) == list(range(count, 0, -1))
+
+
+def test_a_killed_process_is_one_line():
+    with pytest.raises(UserError, match="ended abruptly: killed, as for lack of memory; free memory"):
+        list(ordered_map(os._exit, range(FEW)))
 
 
 def test_the_next_one_is_built_while_the_first_is_used():
