@@ -4,6 +4,7 @@ The student learns the teacher's scores up to a constant (margin_mse), their sof
 (rank_distil, adr_mse).
 """
 
+import torch
 from torch import Tensor
 
 from rerank.losses.inputs import check_positive, mask_inputs, masked_log_softmax, masked_softmax
@@ -105,9 +106,10 @@ def adr_mse(scores: Tensor, labels: Tensor, mask: Tensor | None = None, alpha: f
 
 def _documents_below(labels: Tensor, mask: Tensor) -> Tensor:
     """The number of real documents with a lower label, plus half of those with an equal one: (lists, documents)."""
-    gaps = labels[:, :, None] - labels[:, None, :]
-    below = ((gaps > 0) + 0.5 * (gaps == 0)).masked_fill(~mask[:, None, :], 0).sum(dim=2)
-    return (below - 0.5).masked_fill(~mask, 0).to(labels.dtype)  # without the document itself
+    ascending = labels.masked_fill(~mask, torch.inf).sort(dim=1).values
+    labels = labels.contiguous()
+    lower, not_higher = torch.searchsorted(ascending, labels), torch.searchsorted(ascending, labels, right=True)
+    return (0.5 * (lower + not_higher - 1).to(labels.dtype)).masked_fill(~mask, 0)  # without the document itself
 
 
 def _centred(values: Tensor, mask: Tensor) -> Tensor:
