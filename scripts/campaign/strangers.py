@@ -20,9 +20,9 @@ SIZES = ("num_hidden_layers", "num_labels", "vocab_size", "hidden_size", "max_po
 
 
 def links(trial: Trial) -> None:
-    """A file or folder of a trained experiment becomes a link to a copy outside, which must not change."""
+    """A file or folder in a folder that the commands name becomes a link to a copy outside, which must not change."""
     place, victim = trial.copy("trained"), trial.folder / "victim"
-    path = trial.rng.choice(sorted(one for one in (place / "runs").rglob("*") if one.suffix != ".lock"))
+    path = trial.rng.choice(sorted(one for one in (place / "runs" / "towns").rglob("*") if one.suffix != ".lock"))
     victim.mkdir()
     (shutil.copytree if path.is_dir() else shutil.copy)(path, victim / path.name)
     _remove(path)

@@ -91,11 +91,11 @@ def test_a_signal_whose_exception_a_library_catches_ends_the_command_after_its_w
 
 
 @pytest.mark.parametrize("number, code, what", SIGNALS)
-def test_a_signal_during_the_imports_is_one_line_too(tmp_path, number, code, what):
-    """A package of this name is found first, and takes a minute to import."""
-    (tmp_path / "cyclopts.py").write_text(
-        "import time\nprint('begun', flush=True)\nfor _ in range(600):\n    time.sleep(0.1)"
-    )
+@pytest.mark.parametrize("executed", [False, True])
+def test_a_signal_during_the_imports_is_one_line_too(tmp_path, number, code, what, executed):
+    """A package of this name is found first, and takes a minute to import, or to execute a text as dataclasses do."""
+    slow = "import time\nprint('begun', flush=True)\nfor _ in range(600):\n    time.sleep(0.1)"
+    (tmp_path / "cyclopts.py").write_text(f"exec({slow!r})" if executed else slow)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     process = begun("-m", "rerank", "eval", "a.run", cwd=tmp_path, env=environment)
     process.send_signal(number)
