@@ -1,13 +1,11 @@
 """Fits a pipeline: cross-validates its stages, selects the one that answers, and fits it on all judged queries."""
 
 import contextlib
-import itertools
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 
 import numpy as np
 
@@ -35,9 +33,10 @@ from rerank.pipelines.pipeline import Pipeline
 from rerank.pipelines.portable import is_portable
 from rerank.pipelines.record import EvidenceRecord, FitInputs
 from rerank.pipelines.selection import select
-from rerank.pipelines.stages.base import BI_ENCODER, Ranker, Stage, below
+from rerank.pipelines.stages.base import BI_ENCODER, Stage, below
 from rerank.pipelines.stages.dense import DenseStage
 from rerank.pipelines.stages.world import World
+from rerank.pipelines.times import times_of
 from rerank.retrieval.words import find_words
 from rerank.utils.cluster import LOCAL, expect_engine
 from rerank.utils.errors import UserError
@@ -52,9 +51,6 @@ FOLDS = 5
 
 FEWEST_PARTS = 3
 """Fewest parts: one tests, one validates, the rest train."""
-
-TIMED = 20
-"""Queries that are timed."""
 
 FAR_SHARE = 0.05
 """The share of the collection's own queries that count as far from all documents, by their most similar document."""
@@ -203,7 +199,7 @@ def _fit(
     queries = {query_id: collection.queries[query_id] for query_ids in parts.values() for query_id in query_ids}
     fitting = CrossFitting(stages, world.knowing(queries), parts, queries, work)
     fitting.fit_all(tested, engine)
-    ms = _times(fitting, tested)
+    ms = times_of(fitting, tested)
     selected = select(fitting, tested, within(budget, stages, ms), measure)
     runs = {name: fitting.runs(name, [(part, frozenset({part})) for part in tested]) for name in selected.values}
     qrels = {query_id: collection.qrels[query_id] for part in tested for query_id in parts[part]}
@@ -286,29 +282,3 @@ def _parts(collection: Collection, judged: list[str]) -> tuple[Parts, list[str]]
 
 def _cut(query_ids: list[str], most: int) -> dict[str, tuple[str, ...]]:
     return {fold.name: fold.test for fold in make_folds(query_ids, max(FEWEST_PARTS, min(most, len(query_ids) // 2)))}
-
-
-def _times(fitting: CrossFitting, tested: Sequence[str]) -> dict[str, float]:
-    """The milliseconds of each stage for a query: the median over TIMED queries, asked one by one.
-
-    The queries are those of the first tested part, which the rankers have not learned from, or those of the collection.
-    It is the processor's time of all threads, so that other programs do not count.
-    """
-    first = frozenset(tested[:1])
-    queries = {query_id: fitting.queries[query_id] for part in first for query_id in fitting.parts[part]}
-    for part in first:
-        for name in fitting.stages:  # once before it is timed: an encoder embeds the documents that it ranks
-            fitting.run(name, part, first)
-    pipeline = Fitted(fitting.stages, fitting.world, {name: fitting.ranker(name, first) for name in fitting.stages})
-    rows: list[list[float]] = []
-
-    def timed(ranker: Ranker, queries: Mapping[str, str], runs: Sequence[Run]) -> Run:
-        start = time.process_time()
-        run = ranker.rank(queries, runs)
-        rows[-1].append(1000 * (time.process_time() - start))
-        return run
-
-    for query_id, text in itertools.islice((queries or fitting.world.collection.queries).items(), TIMED):
-        rows.append([])
-        pipeline.rank_all({query_id: f"{text} "}, timed)  # the space avoids the cached vector of the query
-    return {name: median(column) for name, column in zip(pipeline.stages, zip(*rows, strict=True), strict=False)}

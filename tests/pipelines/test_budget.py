@@ -18,7 +18,7 @@ MS = {"bm25": 10.0, "dense": 20.0, "feedback": 30.0, "fused": 1e9, "late": 1.0, 
 @pytest.fixture
 def timed(here, monkeypatch):
     """Stages that take so long, of which a fit chooses the last one that it may."""
-    monkeypatch.setattr("rerank.pipelines.fit._times", lambda fitting, tested: MS)
+    monkeypatch.setattr("rerank.pipelines.fit.times_of", lambda fitting, tested: MS)
     monkeypatch.setattr("rerank.pipelines.selection.choose", lambda values, costly: list(values)[-1])
     Path("p.toml").write_text(pipeline().to_toml())
 
@@ -70,7 +70,7 @@ def test_the_last_stage_that_ends_in_time_answers_a_search(timed, capsys):
 
 
 def test_a_budget_decides_whether_a_trained_encoder_answers(timed, monkeypatch, capsys):
-    monkeypatch.setattr("rerank.pipelines.fit._times", lambda fitting, tested: {"bm25": 1.0, "trained": 100.0})
+    monkeypatch.setattr("rerank.pipelines.fit.times_of", lambda fitting, tested: {"bm25": 1.0, "trained": 100.0})
     copied = []  # fine-tuning has tests of its own
     monkeypatch.setattr(
         "rerank.training.contrastive.fine_tune",
