@@ -1,5 +1,6 @@
 """The sparse vectors of a collection's documents: made once by a sparse encoder, on disk, and searched exactly."""
 
+import functools
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,19 +37,20 @@ class SparseVectors:
     store: ArrayStore
     folder: Path
 
+    @functools.cached_property
+    def matrix(self) -> sparse.csr_matrix:
+        """(documents, word pieces) float32, up to the last word piece that a document has."""
+        offsets, pieces = self.store.offsets("weights"), self.store.values["pieces"]
+        shape = len(self.store), int(pieces.max(initial=-1)) + 1
+        return sparse.csr_matrix((self.store.values["weights"], pieces, offsets), shape=shape)
+
     def search(self, queries: Mapping[str, str], depth: int) -> Run:
         """The `depth` documents of each query with the highest dot products above 0, best first."""
         run: Run = {}
         left = iter(queries.items())
-        offsets, pieces, weights = (
-            self.store.offsets("weights"),
-            self.store.values["pieces"],
-            self.store.values["weights"],
-        )
         while chunk := dict(itertools.islice(left, QUERIES_AT_ONCE)):
             vectors = self.encoder.encode_queries(list(chunk.values()))
-            shape = len(self.store), vectors.shape[1]  # (documents, vocabulary)
-            scores = sparse.csr_matrix((weights, pieces, offsets), shape=shape) @ vectors.toarray().T
+            scores = self.matrix @ vectors[:, : self.matrix.shape[1]].toarray().T
             for query_id, column in zip(chunk, scores.T, strict=True):
                 best = (-column).argsort(kind="stable")[:depth]
                 found = best[column[best] > 0]
