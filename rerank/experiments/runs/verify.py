@@ -1,6 +1,7 @@
 """`rerank verify`: checks the results of a run folder against its files and manifests."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -61,6 +62,7 @@ def verify(folder: Path) -> tuple[str, bool]:
     folds = {fold.name: fold for fold in read_folds(collection.folds)} if has_folds else {}
     qrels = read_qrels(collection.qrels)
     checks: list[Check] = []
+    fingerprint_of = functools.cache(_fingerprint)  # the folds have the same documents
     for experiment in experiments:
         only_fold = folder not in (experiment.path, collection.path)
         has_all_run = experiment.all_run.is_file() and not only_fold
@@ -68,7 +70,7 @@ def verify(folder: Path) -> tuple[str, bool]:
         for model in sorted(models, key=lambda model: model.path):
             is_finished = _has_results(model) or (has_all_run and model.name != FINAL)
             name = f"{experiment.name}/{model.path.name}"
-            checks.append(_check_fold(name, model, folds, qrels) if is_finished else Check(name))
+            checks.append(_check_fold(name, model, folds, qrels, fingerprint_of) if is_finished else Check(name))
         if has_all_run:
             checks.append(Check(f"{experiment.name}/{experiment.all_run.name}", "", _check_all_run(experiment)))
     if folder == collection.path:
@@ -110,7 +112,13 @@ def _has_results(folder: FoldFolder) -> bool:
     return folder.finished or folder.manifest.exists()
 
 
-def _check_fold(name: str, folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> Check:
+def _check_fold(
+    name: str,
+    folder: FoldFolder,
+    folds: Mapping[str, Fold],
+    qrels: Qrels,
+    fingerprint_of: Callable[[str], str | None],
+) -> Check:
     """MEASURE over the test queries of a fold, "" for the final model, the errors, and what could not be compared."""
     if folder.name not in (*folds, FINAL):
         return Check(name, "", [f"expected a fold of folds.json, {', '.join(folds)}; found {folder.name}"])
@@ -126,7 +134,7 @@ def _check_fold(name: str, folder: FoldFolder, folds: Mapping[str, Fold], qrels:
             mean, changed = _outcome(folder, facts, split, judged[split])
             value, errors = (mean if split == "test" else value), errors + changed
         errors += _changed_inputs(folder, facts)
-        for what, then, now in _data_of(folder, facts):
+        for what, then, now in _data_of(folder, facts, fingerprint_of):
             if not now:
                 not_compared.append(what)
             elif now != then:
@@ -180,23 +188,30 @@ def _changed_inputs(folder: FoldFolder, facts: FoldManifest) -> Iterator[str]:
         yield from _same_hash(lists["file"], lists["sha256"], source_hash(Path(lists["file"])))
 
 
-def _data_of(folder: FoldFolder, facts: FoldManifest) -> Iterator[tuple[str, str, str]]:
-    """The feature files or the documents of a fold: name, recorded hash, and present hash; "" if they are not here.
-
-    The documents of a source that is no file or folder, such as an id of ir_datasets, have its name in place of a hash.
-    """
+def _data_of(
+    folder: FoldFolder, facts: FoldManifest, fingerprint_of: Callable[[str], str | None]
+) -> Iterator[tuple[str, str, str]]:
+    """The feature files or the documents of a fold: name, recorded hash, and present hash; "" if they are not here."""
     source = str(facts["config"]["collection"]["source"])
     if features := facts.get("features"):
         files = {file.name: file for file in fold_files(source, folder.name)}
         for name, recorded in check_shape(features.get("files", {}), dict[str, str]).items():
             yield f"{source}, {name}", recorded, kept_hash(files[name]) if name in files else ""
     elif documents := facts.get("documents"):
-        try:
-            collection = open_collection(source)
-            found = collection.fingerprint if Path(source).exists() else documents["fingerprint"]
-        except UserError:  # it is another folder now, or there is none
-            found = ""
-        yield f"{source}, documents", documents["fingerprint"], found
+        recorded, found = documents["fingerprint"], fingerprint_of(source)
+        yield f"{source}, documents", recorded, recorded if found is None else found
+
+
+def _fingerprint(source: str) -> str | None:
+    """The hash of the documents of a source; "" if they are not here.
+
+    None for a source that is no file or folder, such as an id of ir_datasets: it has its name in place of a hash.
+    """
+    try:
+        collection = open_collection(source)
+        return collection.fingerprint if Path(source).exists() else None
+    except UserError:  # it is another folder now, or there is none
+        return ""
 
 
 def _changed_queries(config: Sections, whole: Fold, recorded: Fold) -> Iterator[str]:
