@@ -73,12 +73,16 @@ def given_count(count: object, what: str) -> None:
     Traceback (most recent call last):
     ValueError: top_k: expected 1 or more, got -1
     """
-    if count is None:
-        return
-    if isinstance(count, bool) or not isinstance(count, numbers.Integral):
-        raise TypeError(f"{what}: expected a whole number, got {count!r}")
-    if count < 1:
-        raise ValueError(f"{what}: expected 1 or more, got {count}")
+    if count is not None:
+        given_whole(count, what)
+
+
+def given_whole(number: object, what: str, least: int = 1) -> None:
+    """Raises TypeError for what is no whole number, and ValueError for a number below `least`."""
+    if isinstance(number, bool) or not isinstance(number, numbers.Integral):
+        raise TypeError(f"{what}: expected a whole number, got {number!r:.80}")
+    if number < least:
+        raise ValueError(f"{what}: expected {least} or more, got {number}")
 
 
 def _plain(

@@ -1,7 +1,6 @@
 """Reranker: ranks texts for a query and re-ranks runs, with a trained model and nothing on disk."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Integral
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -12,7 +11,7 @@ import torch
 from rerank.config import EncoderSettings
 from rerank.data.candidates import select_candidates, standardised
 from rerank.data.collections import Collection, Documents
-from rerank.data.given import given_count, given_run
+from rerank.data.given import given_count, given_run, given_whole
 from rerank.data.splitting import Cut
 from rerank.data.types import BestPassage, Run
 from rerank.models.checkpoints import open_trained_cross_encoder, save_cross_encoder
@@ -101,11 +100,11 @@ class Reranker:
         target, name = open_device(device), check_path("name_or_folder", name_or_folder)
         check_name("pooling", pooling)
         check_text("template", template)
-        _check_tokens("max_doc_tokens", max_doc_tokens, 1)
-        _check_tokens("passage_tokens", passage_tokens, 0)
-        _check_tokens("passage_overlap", passage_overlap, 0)
+        given_whole(max_doc_tokens, "max_doc_tokens")
+        given_whole(passage_tokens, "passage_tokens", least=0)
+        given_whole(passage_overlap, "passage_overlap", least=0)
         if max_tokens_per_forward != "auto":
-            _check_tokens("max_tokens_per_forward", max_tokens_per_forward, 1)
+            given_whole(max_tokens_per_forward, "max_tokens_per_forward")
         cut = Cut(passage_tokens, passage_overlap)
         model = open_trained_cross_encoder(name, pooling, max_doc_tokens, template, cut)
         return cls(TextScorer(model, target, precision, max_tokens_per_forward), name)
@@ -267,13 +266,6 @@ class Reranker:
         `list_of_texts`, and PyTerrier's for a missing column.
         """
         return make_transformer(self.predict, self.model.first_stage_weight, repr(self))
-
-
-def _check_tokens(what: str, number: object, least: int) -> None:
-    if isinstance(number, bool) or not isinstance(number, Integral):
-        raise TypeError(f"{what}: expected a whole number, got {number!r:.80}")
-    if number < least:
-        raise ValueError(f"{what}: expected {least} or more, got {number}")
 
 
 def _pairs(query: str, documents: Sequence[str]) -> list[tuple[str, str]]:

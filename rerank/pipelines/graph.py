@@ -115,7 +115,7 @@ def without(stages: Mapping[str, Stage], names: Collection[str], where: str = "p
     for name, settings in stages.items():
         lower = below(settings)
         nearest_below = [other for other in (instead.get(n, n) for n in lower) if other in kept]
-        # A single stage below is replaced by the one below it; of several, those that are left out are dropped.
+        # A stage above one stage takes the next lower one in its place; a stage above several does without it.
         inputs = nearest_below if len(lower) == 1 else [other for other in lower if other in kept]
         is_alone = isinstance(settings, FusionStage | FeaturesStage) and len(inputs) < 2
         if name in names or is_alone or (lower and not inputs):
