@@ -33,15 +33,19 @@ Means = dict[int, dict[str, float]]
 """Number of judged queries -> column -> mean over the draws."""
 
 
+def write_judgments(path: Path, qrels: Qrels) -> None:
+    """Writes judgments in BEIR's layout."""
+    lines = [f"{query}\t{document}\t{grade}" for query, of in qrels.items() for document, grade in of.items()]
+    path.write_text("\n".join(["query-id\tcorpus-id\tscore", *lines]) + "\n", encoding="utf-8")
+
+
 def write_split(source: Path, target: Path, qrels: Qrels, train: set[str]) -> None:
     """A copy of a collection in which some queries train and all others test."""
     (target / "qrels").mkdir(parents=True)
     for name in ("corpus.jsonl", "queries.jsonl"):
         shutil.copy(source / name, target / name)
-    for name, wanted in (("train", True), ("test", False)):
-        lines = ["query-id\tcorpus-id\tscore"]
-        lines += [f"{q}\t{d}\t{grade}" for q, of in qrels.items() if (q in train) == wanted for d, grade in of.items()]
-        (target / "qrels" / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_judgments(target / "qrels" / "train.tsv", {query: of for query, of in qrels.items() if query in train})
+    write_judgments(target / "qrels" / "test.tsv", {query: of for query, of in qrels.items() if query not in train})
 
 
 def means_of(source: Path, size: int, draw: int, encoder: str, folder: Path) -> dict[str, float]:

@@ -69,6 +69,12 @@ def validation_mean(cell: Cell, qrels: Qrels, measure: str) -> float:
     return fmean(fmean(measured({q: qrels[q] for q in run}, run, measure).values()) for run in runs)
 
 
+def fused_with(first: Run, valid: Run, run: Run, qrels: Qrels, measure: str) -> Run:
+    """A run interpolated with the first stage's, with weights that its validation run chooses."""
+    weights = rerank.tune_weights([valid, {q: first[q] for q in valid}], {q: qrels[q] for q in valid}, measure)
+    return rerank.fuse_scores([run, {q: first[q] for q in run}], weights)
+
+
 def test_values(
     cell: Cell, first: Run, qrels: Qrels, test: dict[str, list[str]], measure: str
 ) -> tuple[Values, Values]:
@@ -78,10 +84,8 @@ def test_values(
     for fold in cell.folds:
         judged = {query: qrels[query] for query in test[fold.name]}
         valid, run = rerank.read_run(fold.valid_run), rerank.read_run(fold.test_run)
-        weights = rerank.tune_weights([valid, {q: first[q] for q in valid}], {q: qrels[q] for q in valid}, measure)
-        both = rerank.fuse_scores([run, {q: first[q] for q in run}], weights)
         alone |= measured(judged, run, measure)
-        fused |= measured(judged, both, measure)
+        fused |= measured(judged, fused_with(first, valid, run, qrels, measure), measure)
     return alone, fused
 
 
