@@ -36,8 +36,8 @@ def test_each_size_is_trained_once_on_its_own_queries(split, monkeypatch, capsys
     drawn = {line.split("\t")[0] for line in (split / "curve/2-0/towns/qrels/train.tsv").read_text().splitlines()[1:]}
     assert len(drawn) == 2
     assert "q0" not in drawn
-    manifests = {path: path.stat().st_mtime_ns for path in split.glob("curve/*/runs/towns/softmax/split/*")}
-    assert manifests
+    runs = {path: path.stat().st_mtime_ns for path in split.glob("curve/*/runs/towns/softmax/fold*/*.run")}
+    assert runs
     training_curve.main()
     assert capsys.readouterr().out.splitlines()[-2] == eight
-    assert {path: path.stat().st_mtime_ns for path in manifests} == manifests
+    assert {path: path.stat().st_mtime_ns for path in runs} == runs
