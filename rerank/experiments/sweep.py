@@ -22,7 +22,7 @@ from rerank.experiments.grid import read_grid
 from rerank.experiments.runs.experiment_results import FoldResults
 from rerank.experiments.runs.layout import CollectionFolder
 from rerank.experiments.runs.settings import save_settings
-from rerank.experiments.train import Experiment, open_experiment, train_folds
+from rerank.experiments.train import Experiment, open_experiment, train_folds, write_all_run
 from rerank.training.device import expect_one_process, visible_gpus
 from rerank.training.estimate import Cost, measure
 from rerank.utils.cluster import LOCAL, expect_engine, work_on_ray
@@ -135,14 +135,13 @@ def _data_of(config: Config) -> str:
 
 
 def _unfinished(config: Config, shared: Shared) -> list[str]:
-    """The folds of an experiment that are left to train; saves its settings."""
+    """The folds of an experiment that are left to train; saves its settings, and all.run if only that is missing."""
     experiment = shared.folder.experiment(config.output.name or config.loss.name)
     with locked(experiment.path, "settings"):
         save_settings(config, experiment.settings)
     left = [name for name in shared.folds if not experiment.fold(name).finished]
-    is_whole = all(experiment.fold(name).finished for name in shared.all_folds)
-    if is_whole and not left and not experiment.all_run.exists():
-        return shared.folds[:1]  # training a finished fold writes all.run
+    if not left and not experiment.all_run.exists():
+        write_all_run(experiment, shared.all_folds, config)
     return left
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from accelerate import Accelerator
@@ -86,11 +87,17 @@ def train_folds(config: Config, fold: str = "all") -> ExperimentFolder:
             else:
                 train_fold(experiment, one_fold, left)
                 left -= 1
-    folders = [experiment.folder.fold(name) for name in experiment.dataset.fold_names]
-    if fold != FINAL and experiment.accelerator.is_main_process and all(folder.finished for folder in folders):
-        write_run(joined_test_runs(folders, config), experiment.folder.all_run, experiment.folder.name)
+    if fold != FINAL and experiment.accelerator.is_main_process:
+        write_all_run(experiment.folder, experiment.dataset.fold_names, config)
     experiment.accelerator.wait_for_everyone()
     return experiment.folder
+
+
+def write_all_run(folder: ExperimentFolder, fold_names: Sequence[str], config: Config) -> None:
+    """Writes the test runs of all folds of an experiment as one run, if all of them are finished."""
+    folds = [folder.fold(name) for name in fold_names]
+    if all(fold.finished for fold in folds):
+        write_run(joined_test_runs(folds, config), folder.all_run, folder.name)
 
 
 def train_fold(experiment: Experiment, fold: Fold, left: int = 1) -> None:
