@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from rerank.losses.indicators import neuralsort_indicators, soft_permutation
+from rerank.losses.indicators import neuralsort_indicators, scaled_indicators, soft_permutation
 from rerank.losses.inputs import by_score, check_positive, tie_bounds
 from rerank.losses.kernels.sorting import softsort_ranked
 from rerank.losses.metrics import Metric, metric_from_ranked, ranks_like, summed_labels
@@ -16,8 +16,6 @@ from rerank.losses.registry import loss
 from rerank.losses.smooth import SmoothMetric, metric_loss, of_soft_ranks
 from rerank.losses.soft_ranks import fast_soft_ranks, tile_entries
 
-SCALINGS = 50
-"""Sinkhorn scalings of NeuralNDCG's indicators, the maximum of the authors' code, which may stop at a tolerance."""
 ROWS = 128
 """Ranks of NeuralSort whose indicators are in memory at the same time."""
 
@@ -88,16 +86,11 @@ def neural_ndcg(
     """
 
     def scaled(scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
-        rows = neuralsort_indicators(scores, mask, temperature)
-        for _ in range(SCALINGS):
-            for dim in (1, 2):
-                sums = rows.sum(dim=dim, keepdim=True)
-                rows = rows / sums.masked_fill(sums == 0, 1)  # padding has no indicator
+        rows = scaled_indicators(neuralsort_indicators(scores, mask, temperature))
         return (rows * labels[:, None]).sum(dim=2)[:, :count]
 
-    # The graph keeps the indicators after each scaling.
     smooth_metric = _of_expected(scaled, temperature, gains=True)
-    return metric_loss(smooth_metric, scores, labels, mask, metric, lambda documents: 2 * SCALINGS * documents**2)
+    return metric_loss(smooth_metric, scores, labels, mask, metric, lambda documents: documents**2)
 
 
 @loss("softsort", expected_gain=True)

@@ -8,7 +8,6 @@ from torch import Tensor
 from rerank.losses import fast_soft_ranks, indicators, metrics, prepare_inputs
 from rerank.losses.inputs import by_score, masked_softmax
 from rerank.losses.soft_ranks import metric_from_soft_ranks
-from rerank.losses.sorting import SCALINGS
 
 
 def metric_of(
@@ -25,7 +24,7 @@ def metric_of(
         return metrics.metric_from_indicators(rows, labels, wanted)
     if name in ("neuralsort", "pirank", "neural_ndcg"):
         rows = indicators.neuralsort_indicators(scores, mask, **settings)
-        for dim in (1, 2) * SCALINGS if name == "neural_ndcg" else ():
+        for dim in (1, 2) * indicators.SCALINGS if name == "neural_ndcg" else ():
             rows = rows / (rows.sum(dim=dim, keepdim=True) + (rows.sum(dim=dim, keepdim=True) == 0))
         if wanted.name != "ndcg" or name == "neuralsort":
             return metrics.metric_from_indicators(rows[:, : wanted.cutoff], labels, wanted)

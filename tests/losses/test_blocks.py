@@ -99,6 +99,18 @@ def test_no_intermediate_result_is_larger_than_a_block(name: str, settings: dict
     assert watched.numbers <= 8_000
 
 
+def test_neural_ndcg_keeps_a_few_copies_of_its_indicators_for_the_gradient() -> None:
+    scores, kept = torch.randn(1, 60, generator=torch.Generator().manual_seed(0)).requires_grad_(), {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        LOSSES["neural_ndcg"](scores, torch.arange(60)[None] % 3)
+    assert sum(tensor.numel() for tensor in kept.values()) < 10 * 60**2  # and not those of each of 100 scalings
+
+
 @pytest.mark.parametrize("scale", [1e30, 1e34])
 def test_differences_beyond_float32_are_far_apart_and_no_more(scale: float) -> None:
     scores = torch.tensor([[scale, -scale, 0.0]]).requires_grad_()
