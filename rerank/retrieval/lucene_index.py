@@ -3,13 +3,14 @@
 import contextlib
 import difflib
 import functools
-import io
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection
@@ -148,13 +149,33 @@ def prebuilt_index(name: str) -> Path:
     about = util.TF_INDEX_INFO[name]
     place = Path(util.get_cache_home()) / "indexes" / f"{about['filename'].removesuffix('.tar.gz')}.{about['md5']}"
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            return Path(util.download_prebuilt_index(name, verbose=False))
+        make_once(place, "index", lambda: _download(about, place))
+        return place
     except (OSError, ValueError, AssertionError, EOFError) as error:
         raise UserError(
             f"index {name}: not at {place}, and its download failed ({type(error).__name__}); connect to the network "
             f"once, or take --first-stage.index own or a folder with a Lucene index, or --first-stage.run a TREC run"
         ) from error
+
+
+def _download(about: Mapping[str, Any], place: Path) -> None:
+    """Downloads a prebuilt index and unpacks it to `place`; Pyserini's function for both prints to standard output."""
+    from pyserini.util import download_url
+
+    *mirrors, last = about["urls"]
+    with atomic_write(place) as tmp, tempfile.TemporaryDirectory(dir=tmp.parent) as folder:
+        known = {"local_filename": "index.tar.gz", "md5": about["md5"], "force": True, "verbose": False}
+        fetch = functools.partial(download_url, save_dir=folder, **known)
+        for url in mirrors:
+            with contextlib.suppress(OSError, AssertionError):
+                archive = fetch(url)
+                break
+        else:
+            archive = fetch(last)
+        with tarfile.open(archive) as unpacked:
+            unpacked.extractall(folder, filter="data")
+        (index,) = Path(folder).glob("*/")
+        index.rename(tmp)
 
 
 def check_index(index: Path) -> Path:

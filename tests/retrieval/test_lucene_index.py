@@ -131,6 +131,27 @@ def test_without_a_network_the_message_says_what_to_do(monkeypatch, tmp_path, ca
     assert capfd.readouterr().out == ""
 
 
+def test_a_prebuilt_index_is_downloaded_once_and_standard_output_is_left_alone(monkeypatch, tmp_path, capfd):
+    build_index(DOCUMENTS, tmp_path / "robust")
+    from pyserini import util  # Java has been started as it needs
+
+    archive = Path(shutil.make_archive(str(tmp_path / "robust"), "gztar", tmp_path, "robust"))
+    about = {**util.TF_INDEX_INFO["robust04"], "md5": util.compute_md5(archive)}
+    about["urls"] = [(tmp_path / "gone.tar.gz").as_uri(), archive.as_uri()]
+    monkeypatch.setitem(util.TF_INDEX_INFO, "robust04", about)
+    monkeypatch.setenv("PYSERINI_CACHE", str(tmp_path / "cache"))
+    download = util.download_url
+
+    def downloaded(*arguments, **settings):
+        print("of the application")
+        return download(*arguments, **{**settings, "expected_size": None})
+
+    monkeypatch.setattr(util, "download_url", downloaded)
+    for _ in range(2):
+        assert Searcher(prebuilt_index("robust04")).search({"q": "wing"}, 3)["q"].keys() == {"wing"}
+    assert capfd.readouterr().out == "of the application\n" * 2
+
+
 @needs_shared
 def test_robust04_from_the_prebuilt_index_alone(monkeypatch, tmp_path):
     standin.write_standin(tmp_path / "owner", docs_per_topic=10, topics=["301", "350", "401", "601"])
