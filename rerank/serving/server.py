@@ -85,6 +85,15 @@ class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         if self.cycle is None or self.cycle.response_complete:  # it is a part of a head
             asyncio.get_running_loop().call_later(HEAD, self._close_if_none_follows, self.cycle)
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete and self._has_part_of_head():  # it came with the request that is answered
+            asyncio.get_running_loop().call_later(HEAD, self._close_if_none_follows, self.cycle)
+
+    def _has_part_of_head(self) -> bool:
+        """Whether a request has begun after the last one: h11 keeps its bytes, httptools gives it a scope."""
+        return bool(self.conn.trailing_data[0]) if hasattr(self, "conn") else self.scope is not self.cycle.scope
+
     def _close_if_none_follows(self, cycle: object) -> None:
         """Closes the connection if no request has come after that of `cycle`, or none at all if it is None."""
         if self.cycle is cycle and not self.transport.is_closing():

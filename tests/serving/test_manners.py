@@ -113,6 +113,18 @@ def test_a_kept_connection_without_a_whole_second_request_is_closed(server, monk
     kept.close()
 
 
+def test_a_part_of_a_request_that_came_with_a_whole_one_is_closed(server, monkeypatch):
+    kept = http.client.HTTPConnection("127.0.0.1", server.port, timeout=SECONDS)
+    assert ask_on(kept) == (200, None)
+    monkeypatch.setattr(serving, "HEAD", 0.2)
+    kept.sock.sendall(b"GET /ping HTTP/1.1\r\nHost: here\r\n\r\nPOST /rerank HTTP/1.1\r\nHost:")
+    answer = http.client.HTTPResponse(kept.sock)
+    answer.begin()
+    answer.read()
+    assert (answer.status, kept.sock.recv(1)) == (200, b"")
+    kept.close()
+
+
 def test_a_port_that_another_server_takes_in_the_meantime_is_one_line():
     first = serving.open_socket("127.0.0.1", 0)
     with first, serving.open_socket("127.0.0.1", first.getsockname()[1]) as second:
