@@ -58,7 +58,8 @@ def _load(what: str, load: Callable[[], object]) -> None:
     try:
         load()
     except KeyboardInterrupt:
-        raise
+        _begun.discard(what)
+        raise KeyboardInterrupt(f"{what}: its import had not ended") from None
     except BaseException as error:  # sys.exit too: an import ends no command
         _begun.discard(what)
         raise UserError(f"{what}: cannot be imported: {type(error).__name__}: {error}") from error

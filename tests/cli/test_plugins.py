@@ -123,6 +123,14 @@ def test_a_named_module_has_flags_and_trains_in_workers_which_resume(here, capsy
     assert os.environ[plugins.VARIABLE] == "mine"
 
 
+def test_an_import_that_is_interrupted_is_named_and_begun_again(here, capsys):
+    Path("slow.py").write_text("raise KeyboardInterrupt")  # as Ctrl-C in an import that hangs
+    for _ in range(2):
+        assert exit_code("doctor", "--plugin", "slow") == 130
+        line = capsys.readouterr().err.splitlines()[-1]
+        assert line == "rerank: interrupted; --plugin slow: its import had not ended"
+
+
 def test_a_broken_plugin_is_named_in_one_line(here, capsys):
     Path("broken.py").write_text("import nowhere\n")
     line = failed(capsys, "fuse", "a.run", "--plugin", "broken", "--out", "b.run")
