@@ -11,6 +11,7 @@ from accelerate import Accelerator
 from rerank.batches.templates import check_text_template
 from rerank.config import Config
 from rerank.data.candidates import standardised
+from rerank.data.collections import Collection
 from rerank.data.runs import read_run
 from rerank.data.trec import first_documents
 from rerank.experiments.checks import check_training, cut_of
@@ -18,11 +19,11 @@ from rerank.experiments.collection import expect_text
 from rerank.experiments.first_stage import first_stage_run
 from rerank.experiments.runs.layout import ExperimentFolder
 from rerank.experiments.runs.run_files import is_run
-from rerank.experiments.score import rescore
+from rerank.experiments.score import model_hashes, rescore
 from rerank.experiments.text_task import TextDataset, open_text
 from rerank.experiments.train import train_folds
 from rerank.losses import LABELS
-from rerank.models.hub import encoder_folder, file_hashes, read_configs
+from rerank.models.hub import encoder_folder, read_configs
 from rerank.training.device import exclusive, kept_torch_settings, open_accelerator, precision_of, uses_tf32
 from rerank.utils.errors import UserError
 from rerank.utils.files import kept_hash, short_hash, write_text
@@ -92,30 +93,40 @@ def _teacher_lists(
             queries = {query_id: texts[query_id] for query_id in (*dataset.candidates, *texts)}
             run = first_stage_run(config, dataset.collection, folder, queries)
         asked = replace(config, encoder=replace(config.encoder, template=template))
-        inputs = short_hash(
-            *(kept_hash(run), depth, dataset.collection.fingerprint, *texts.items()),
-            *(template, asked.encoder.max_doc_tokens, asked.encoder.pooling, cut_of(asked.encoder)),
-            *(precision_of(accelerator), uses_tf32(accelerator)),
-        )
+        inputs = scoring_inputs(asked, run, dataset.collection, accelerator)
         identities, runs = [], []
         for teacher in teachers:
             if is_run(teacher):
                 identities.append(kept_hash(Path(teacher)))
                 runs.append(Path(teacher))
                 continue
-            identities.append(short_hash(*file_hashes(teacher), inputs))
-            scored, _ = folder.teacher(identities[-1])
-            if scored.is_file():
-                log.info(f"teacher {teacher}: {scored} already exists")
-            else:
-                rescore(asked, teacher, run, scored)
-            runs.append(scored)
+            identities.append(short_hash(*model_hashes(teacher), inputs))
+            runs.append(scored_once(asked, teacher, run, folder.teacher(identities[-1])[0]))
         _, lists = folder.teacher(short_hash(*identities, inputs))
         accelerator.wait_for_everyone()
         if accelerator.is_main_process and not lists.is_file():
             _write_lists(lists, run, depth, runs)
         accelerator.wait_for_everyone()
     return lists
+
+
+def scoring_inputs(config: Config, run: Path, collection: Collection, accelerator: Accelerator) -> str:
+    """A hash of everything, except for the model, that the scores of the candidates of a run depend on."""
+    encoder = config.encoder
+    return short_hash(
+        *(kept_hash(run), config.first_stage.depth, collection.fingerprint, *collection.queries.items()),
+        *(encoder.template, encoder.max_doc_tokens, encoder.pooling, cut_of(encoder)),
+        *(precision_of(accelerator), uses_tf32(accelerator)),
+    )
+
+
+def scored_once(config: Config, teacher: str, run: Path, scored: Path) -> Path:
+    """The run `scored`, made unless it exists: the candidates of `run`, scored by a cross-encoder part by part."""
+    if scored.is_file():
+        log.info(f"teacher {teacher}: {scored} already exists")
+    else:
+        rescore(config, teacher, run, scored)
+    return scored
 
 
 def _write_lists(target: Path, run: Path, depth: int, scored: Sequence[Path]) -> None:

@@ -3,7 +3,6 @@
 import json
 import random
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -15,11 +14,13 @@ from rerank.data.runs import read_run
 from rerank.data.trec import ranked
 from rerank.data.types import Run
 from rerank.experiments.collection import folder_of
+from rerank.experiments.distill import scored_once, scoring_inputs
 from rerank.experiments.first_stage import first_stage_run, open_checked, with_texts
 from rerank.experiments.runs.run_files import is_run
-from rerank.experiments.score import rescore
+from rerank.experiments.score import model_hashes
+from rerank.training.device import exclusive, open_accelerator
 from rerank.utils.errors import UserError
-from rerank.utils.files import write_text
+from rerank.utils.files import short_hash, write_text
 from rerank.utils.progress import log, progress
 
 SAME = 0.8
@@ -62,7 +63,7 @@ def mine_lists(config: Config, by: str | Run, mining: Mining, out: Path) -> Path
     """
     collection = open_checked(config, judged=True)
     texts = with_texts(config, collection, folder_of(config, collection))
-    run = _run_of(config, collection, by) if isinstance(by, str) else by
+    run = _run_of(config, texts, by) if isinstance(by, str) else by
     lists, alone, twins = [], 0, 0
     judged = {q: grades for q, grades in collection.qrels.items() if any(grade > 0 for grade in grades.values())}
     for query_id, grades in progress(judged.items(), len(judged), "mining"):
@@ -89,14 +90,15 @@ def mine_lists(config: Config, by: str | Run, mining: Mining, out: Path) -> Path
 
 
 def _run_of(config: Config, collection: Collection, by: str) -> Run:
-    """The run of a file, or of a cross-encoder that re-ranks the first stage's candidates."""
+    """The run of a file, or of a cross-encoder that re-ranks the candidates, which is kept as that of a teacher."""
     if is_run(by):
         return read_run(by)
-    first = first_stage_run(config, collection, folder_of(config, collection))
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "mined.run"
-        rescore(config, by, first, out)
-        return read_run(out)
+    folder = folder_of(config, collection)
+    first = first_stage_run(config, collection, folder)
+    accelerator = open_accelerator(config.training)
+    scored, _ = folder.teacher(short_hash(*model_hashes(by), scoring_inputs(config, first, collection, accelerator)))
+    with exclusive(accelerator, folder.path, "teacher scores"):
+        return read_run(scored_once(config, by, first, scored))
 
 
 def negatives_of(

@@ -186,13 +186,12 @@ def _plan(scoring: Scoring, out: Path, parts: int | None) -> Parts:
     """The plan of a run: at most one part a query, by default `default_parts`."""
     tokens, settings, checkpoint = scoring.tokens, scoring.dataset.config, scoring.checkpoint
     texts = scoring.dataset.collection.queries
-    graph = [file_hash(Path(checkpoint) / EXPORT_FILE)] if is_export(checkpoint) else None  # has all files' hashes
     facts = {
         "run": kept_hash(scoring.run),
         "depth": settings.first_stage.depth,
         "queries": short_hash(*((found.query_id, texts[found.query_id]) for found in scoring.lists)),
         "documents": scoring.passages.documents.sha256(),
-        "checkpoint": short_hash(*(graph or file_hashes(checkpoint))),
+        "checkpoint": short_hash(*model_hashes(checkpoint)),
         "pooling": scoring.model.pooling,
         "template": scoring.model.template,
         "max_length": scoring.passages.max_length,
@@ -201,6 +200,11 @@ def _plan(scoring: Scoring, out: Path, parts: int | None) -> Parts:
         "name": tag_of(out),
     }
     return Parts(out, facts, cut(tokens, min(parts or default_parts(tokens), len(tokens))))
+
+
+def model_hashes(checkpoint: str) -> list[str]:
+    """The hashes of the files of a checkpoint, or of an exported graph's record, which has those of its files."""
+    return [file_hash(Path(checkpoint) / EXPORT_FILE)] if is_export(checkpoint) else file_hashes(checkpoint)
 
 
 def _score_parts(scoring: Scoring, plan: Parts, numbers: Sequence[int]) -> None:

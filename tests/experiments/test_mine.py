@@ -9,6 +9,7 @@ from rerank.cli.main import main
 from rerank.data.collections import open_collection
 from rerank.data.runs import read_run
 from rerank.data.trec import ranked, write_run
+from rerank.experiments import score as rescore
 from tests.support.small_collection import command, failed
 
 OUT = Path("mined.jsonl")
@@ -79,6 +80,28 @@ def test_a_cross_encoder_ranks_and_random_negatives_repeat(here):
     words = ["--sampling", "random", "--negatives", "1"]
     first, again, other = mined(*words), mined(*words), mined(*words, "--seed", "1")
     assert first == again != other
+
+
+def test_what_a_cross_encoder_has_scored_is_kept_after_a_kill_and_for_other_options(here, monkeypatch, capsys):
+    main(command("--fold", "1"))
+    words, checkpoint = ["--config", "towns.toml"], "runs/towns/smoothi/fold1/checkpoint"
+    monkeypatch.setattr(rescore, "LEAST_TOKENS", 1)  # a part for each query
+    score, asked = rescore.score_candidates, []
+
+    def killed(model, passages, lists, *others):
+        asked.extend(one.query_id for one in lists)
+        if len(asked) == 4:
+            raise KeyboardInterrupt
+        return score(model, passages, lists, *others)
+
+    monkeypatch.setattr(rescore, "score_candidates", killed)
+    with pytest.raises(SystemExit):
+        mined(*words, by=checkpoint)
+    assert mined(*words, by=checkpoint)
+    assert len(asked) == len(set(asked)) + 1  # only the interrupted part is scored again
+    assert mined(*words, "--negatives", "1", by=checkpoint)
+    assert len(asked) == len(set(asked)) + 1
+    assert ".run already exists" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
