@@ -62,7 +62,8 @@ def verify(folder: Path) -> tuple[str, bool]:
     folds = {fold.name: fold for fold in read_folds(collection.folds)} if has_folds else {}
     qrels = read_qrels(collection.qrels)
     checks: list[Check] = []
-    fingerprint_of = functools.cache(_fingerprint)  # the folds have the same documents
+    # The folds have the same documents, and often the same feature files.
+    fingerprint_of, hash_of = functools.cache(_fingerprint), functools.cache(kept_hash)
     for experiment in experiments:
         only_fold = folder not in (experiment.path, collection.path)
         has_all_run = experiment.all_run.is_file() and not only_fold
@@ -70,7 +71,9 @@ def verify(folder: Path) -> tuple[str, bool]:
         for model in sorted(models, key=lambda model: model.path):
             is_finished = _has_results(model) or (has_all_run and model.name != FINAL)
             name = f"{experiment.name}/{model.path.name}"
-            checks.append(_check_fold(name, model, folds, qrels, fingerprint_of) if is_finished else Check(name))
+            checks.append(
+                _check_fold(name, model, folds, qrels, fingerprint_of, hash_of) if is_finished else Check(name)
+            )
         if has_all_run:
             checks.append(Check(f"{experiment.name}/{experiment.all_run.name}", "", _check_all_run(experiment)))
     if folder == collection.path:
@@ -118,6 +121,7 @@ def _check_fold(
     folds: Mapping[str, Fold],
     qrels: Qrels,
     fingerprint_of: Callable[[str], str | None],
+    hash_of: Callable[[Path], str],
 ) -> Check:
     """MEASURE over the test queries of a fold, "" for the final model, the errors, and what could not be compared."""
     if folder.name not in (*folds, FINAL):
@@ -134,7 +138,7 @@ def _check_fold(
             mean, changed = _outcome(folder, facts, split, judged[split])
             value, errors = (mean if split == "test" else value), errors + changed
         errors += _changed_inputs(folder, facts)
-        for what, then, now in _data_of(folder, facts, fingerprint_of):
+        for what, then, now in _data_of(folder, facts, fingerprint_of, hash_of):
             if not now:
                 not_compared.append(what)
             elif now != then:
@@ -189,14 +193,17 @@ def _changed_inputs(folder: FoldFolder, facts: FoldManifest) -> Iterator[str]:
 
 
 def _data_of(
-    folder: FoldFolder, facts: FoldManifest, fingerprint_of: Callable[[str], str | None]
+    folder: FoldFolder,
+    facts: FoldManifest,
+    fingerprint_of: Callable[[str], str | None],
+    hash_of: Callable[[Path], str],
 ) -> Iterator[tuple[str, str, str]]:
     """The feature files or the documents of a fold: name, recorded hash, and present hash; "" if they are not here."""
     source = str(facts["config"]["collection"]["source"])
     if features := facts.get("features"):
         files = {file.name: file for file in fold_files(source, folder.name)}
         for name, recorded in check_shape(features.get("files", {}), dict[str, str]).items():
-            yield f"{source}, {name}", recorded, kept_hash(files[name]) if name in files else ""
+            yield f"{source}, {name}", recorded, hash_of(files[name]) if name in files else ""
     elif documents := facts.get("documents"):
         recorded, found = documents["fingerprint"], fingerprint_of(source)
         yield f"{source}, documents", recorded, recorded if found is None else found

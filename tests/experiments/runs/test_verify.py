@@ -13,8 +13,9 @@ from rerank.data.runs import read_qrels, read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.experiments.runs.manifest import source_commit, write_manifest
+from rerank.utils.files import kept_hash
 from tests.support.small_collection import command, exit_code, failed, in_a_copy
-from tests.support.small_features import SETTINGS, write_folds_of_features
+from tests.support.small_features import SETTINGS, write_folds_of_features, write_part
 
 TOWNS = Path("runs/towns")
 HINGE = TOWNS / "hinge"
@@ -208,6 +209,22 @@ def test_feature_vectors_fold_by_fold(tmp_path, capsys, monkeypatch):
     files = [f"letor, {name}.txt: is not on this machine: not compared" for name in ("train", "vali", "test")]
     assert code == 0
     assert below.splitlines() == [*files, "All else that is recorded holds; 3 of the inputs could not be compared."]
+
+
+def test_a_file_of_feature_vectors_is_hashed_once_for_all_folds(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_part(Path("all.txt"), list(range(15)))
+    Path("letor.toml").write_text(SETTINGS)
+    main(["train", "--config", "letor.toml", "--epochs", "1", "--collection", "all.txt", "--collection.folds", "3"])
+    hashed = []
+
+    def note(path):
+        hashed.append(path)
+        return kept_hash(path)
+
+    monkeypatch.setattr("rerank.experiments.runs.verify.kept_hash", note)
+    assert verified(capsys, "runs/all")[0] == 0
+    assert hashed == [Path("all.txt")]
 
 
 def test_a_final_model_of_feature_vectors_before_and_beside_folds(tmp_path, capsys, monkeypatch):
