@@ -69,9 +69,10 @@ def retrieve(config: Config) -> Path:
 
 
 def first_stage_facts(config: Config, run: Path) -> dict[str, object]:
-    """The facts of a manifest about the first stage's run."""
+    """The facts of a manifest about the first stage's run; one that the settings name has its absolute path."""
     settings = config.first_stage
-    facts: dict[str, object] = {"first_stage": {"run": str(run), "sha256": kept_hash(run)}, "java": None}
+    path = run.absolute() if settings.run else run
+    facts: dict[str, object] = {"first_stage": {"run": str(path), "sha256": kept_hash(run)}, "java": None}
     if settings.run:
         return facts
     return {**facts, "java": {"version": java_version()}, "lucene_threads": settings.threads or count_cores()}

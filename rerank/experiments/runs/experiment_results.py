@@ -124,12 +124,12 @@ class ExperimentResults:
     @property
     def first_stage_file(self) -> Path:
         """The file of the re-ranked run; it may no longer exist."""
-        if run := self.setting("first_stage.run"):
-            return Path(str(run))
         collection = CollectionFolder(self.folder.path.parent)
         facts = (fold.facts for fold in self.folds if fold.facts)
-        recorded = (found["first_stage"]["run"] for found in facts if "first_stage" in found)
-        if file := next(recorded, ""):  # its name may have a hash of queries, which the settings do not tell
+        file = next((found["first_stage"]["run"] for found in facts if "first_stage" in found), "")
+        if run := self.setting("first_stage.run"):
+            return named_run(str(run), file or str(run))
+        if file:  # its name may have a hash of queries, which the settings do not tell
             return collection.path / Path(file).name
         return collection.bm25_run()
 
@@ -149,6 +149,12 @@ class ExperimentResults:
         if not self.first_stage:
             raise UserError(f"{self.name}: the first stage's run {self.first_stage_file} is missing; restore it")
         return self.first_stage
+
+
+def named_run(name: str, recorded: str) -> Path:
+    """The run that `--first-stage.run` named, where a manifest records it; if it was moved, by its name from here."""
+    here, there = Path(name), Path(recorded)
+    return here if here.is_file() and (here.absolute() == there or not there.is_file()) else there
 
 
 def joined_test_runs(folds: Sequence[FoldFolder], config: Config) -> Run:

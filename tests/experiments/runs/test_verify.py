@@ -13,6 +13,7 @@ from rerank.data.runs import read_qrels, read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.experiments.runs.manifest import source_commit, write_manifest
+from rerank.experiments.runs.results import open_results
 from rerank.utils.files import kept_hash
 from tests.support.small_collection import command, exit_code, failed, in_a_copy
 from tests.support.small_features import SETTINGS, write_folds_of_features, write_part
@@ -173,10 +174,17 @@ def test_a_manifest_of_something_else_is_named(here, capsys):
     assert "manifest.json: has no manifest_hash; expected a manifest" in verified(capsys)[1]["hinge/fold2"]
 
 
-def test_a_first_stage_from_elsewhere_is_checked(here, capsys):
+def test_a_first_stage_from_elsewhere_is_checked(here, capsys, tmp_path, monkeypatch):
     shutil.copy(TOWNS / "bm25.run", "mine.run")
     main(command("--loss", "hinge", "--epochs", "1", "--fold", "1", "--name", "mine", "--first-stage.run", "mine.run"))
     assert facts_of(TOWNS / "mine" / "fold1")["java"] is None
+    with monkeypatch.context() as elsewhere:  # the path that was given is relative to the folder of the training
+        elsewhere.chdir(tmp_path)
+        assert verified(capsys, here / TOWNS / "mine")[1]["mine/fold1"].endswith("holds")
+        assert open_results(here / TOWNS / "mine", "nDCG@20").experiments[0].candidates()
+    (here / "mine.run").rename("moved.run")
+    assert f"{here}/mine.run: expected a file" in verified(capsys, TOWNS / "mine")[1]["mine/fold1"]
+    (here / "moved.run").rename("mine.run")
     Path("mine.run").write_text(Path("mine.run").read_text().replace(" 1 ", " 9 ", 1))
     code, said, _ = verified(capsys, TOWNS / "mine")
     assert code == 1
