@@ -276,7 +276,12 @@ def _parts(collection: Collection, judged: list[str]) -> tuple[Parts, list[str]]
             )
         return {"test": split.test} | _cut(pool, FOLDS - 1), ["test"]
     known = set(judged)
-    own = {fold.name: tuple(q for q in fold.test if q in known) for fold in collection.folds} or _cut(judged, FOLDS)
+    every = {fold.name: tuple(q for q in fold.test if q in known) for fold in collection.folds}
+    own = {name: query_ids for name, query_ids in every.items() if query_ids}
+    if empty := [name for name in every if name not in own]:
+        log.info(f"{collection.source}: fold {', '.join(empty)}: has no judged test query: left out")
+    if len(own) < 2:  # no fold to learn from while another is tested
+        own = _cut(judged, FOLDS)
     return own, list(own)
 
 

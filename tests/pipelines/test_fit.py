@@ -14,9 +14,11 @@ import pytest
 import rerank
 from rerank.cli.main import main
 from rerank.config import CollectionSettings, Config, FirstStageSettings, TrainingSettings
+from rerank.data.collections import Collection
 from rerank.data.runs import read_run
 from rerank.data.trec import ranked, write_run
 from rerank.data.trec import write_qrels as write_judgments
+from rerank.data.types import Fold
 from rerank.experiments.runs.manifest import write_manifest
 from rerank.pipelines.crossfit import CrossFitting
 from rerank.pipelines.record import read_evidence
@@ -337,6 +339,17 @@ def test_few_judged_queries_or_no_relevant_document_end_in_a_pipeline(judged, re
     rerank.fit("towns", pipeline(), out="p")
     assert len(read_evidence(Path("p"))["values"]["nested"]) == judged
     assert rerank.Pipeline.load("p").search("good", 2)
+
+
+def test_a_fold_without_a_judged_query_is_left_out(here, monkeypatch, caplog):
+    tests = [[f"q{n}" for n in range(k, 15, 3)] for k in range(3)] + [["q99"]]
+    folds = tuple(Fold(str(k), (), (), tuple(ids)) for k, ids in enumerate(tests, 1))
+    monkeypatch.setattr(Collection, "folds", folds)
+    stages = {name: STAGES[name] for name in ("bm25", "dense", "feedback", "fused")}
+    rerank.fit("towns", rerank.Pipeline(stages), out="p")
+    assert "towns: fold 4: has no judged test query: left out" in caplog.messages
+    assert "4 stages, 3 parts: " in caplog.text
+    assert len(read_evidence(Path("p"))["values"]["nested"]) == 15
 
 
 def test_a_published_split_tests_its_test_queries_alone(here):
