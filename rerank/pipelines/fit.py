@@ -31,7 +31,7 @@ from rerank.pipelines.graph import without as leave_out
 from rerank.pipelines.inputs import inputs_of
 from rerank.pipelines.pipeline import Pipeline
 from rerank.pipelines.portable import is_portable
-from rerank.pipelines.record import EvidenceRecord, FitInputs
+from rerank.pipelines.record import EvidenceRecord, FitInputs, read_pipeline_manifest
 from rerank.pipelines.selection import select
 from rerank.pipelines.stages.base import BI_ENCODER, Stage, below
 from rerank.pipelines.stages.dense import DenseStage
@@ -166,11 +166,13 @@ def _fitted_before(
     """
     settings = config.training
     try:
+        before = dict(read_pipeline_manifest(place)["pipeline"]["inputs"] or {})
+        if others := [name for name, value in inputs.items() if before.get(name) != value]:
+            log.info(f"fitting again: {place}: was fitted on other inputs ({', '.join(others)})")
+            return None
         kept = load_fitted(place, settings.device, settings.precision)
     except UserError as error:
         log.info(f"fitting again: {error}")
-        return None
-    if kept.inputs != inputs:
         return None
     log.info(f"{place}: is already fitted on these judgments and documents")
     answer = choose_again(place, stages, budget)

@@ -239,8 +239,10 @@ def test_the_same_inputs_are_not_fitted_again_and_others_are(here, caplog):
     assert "is already fitted on these judgments and documents" in caplog.text
     assert (FOLDER / "manifest.json").read_bytes() == before
     judgments_turned({QUERY})
+    (FOLDER / "evidence.json").write_text("{}")  # hides nothing: the folder is opened only if its inputs are the same
     rerank.fit("towns", pipeline())
     assert (FOLDER / "manifest.json").read_bytes() != before
+    assert f"fitting again: {FOLDER}: was fitted on other inputs (collection)" in caplog.messages
 
 
 def test_whatever_a_fit_reads_is_compared_before_it_is_fitted_again(here, caplog, capsys):
