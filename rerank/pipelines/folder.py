@@ -88,7 +88,9 @@ def save_fitted(
         if portable:
             places = copy_world(world, pipeline.stages, rankers.values(), tmp)
         else:
-            places = {name: _beside(world.place_of(name), folder) for name in encoders if Path(name).exists()}
+            names = [*encoders, *(pipeline.inputs["files"] if pipeline.inputs else ())]
+            here = {name: world.place_of(name) for name in names}
+            places = {name: _beside(place, folder) for name, place in here.items() if Path(place).exists()}
         files = [file for file in files_below(tmp) if file.relative_to(tmp).parts[0] not in RECORDED]
         facts = _facts_of(pipeline, folder, encoders, places, portable)
         write_manifest(tmp / MANIFEST, {"pipeline": facts, "files": record_of(tmp, files)})

@@ -70,8 +70,9 @@ def compare_inputs(fitted: Fitted) -> tuple[list[str], list[str]]:
         found += [(name, then[name], own[name]) for name in ("judgments", "queries", "folds")]
         if then["index_commits"]:
             found.append((f"index {inputs['index']}", then["index_commits"], own["index_commits"] or None))
-    for file, recorded in inputs["files"].items():
-        found.append((file, recorded, kept_hash(Path(file)) if Path(file).is_file() else None))
+    for name, recorded in inputs["files"].items():
+        file = Path(world.place_of(name))
+        found.append((str(file), recorded, kept_hash(file) if file.is_file() else None))
     for name, recorded in inputs["encoders"].items():
         if name not in world.places:
             found.append((f"encoder {name}", recorded, bi_encoder_hash(name) if local_folder(name) else None))

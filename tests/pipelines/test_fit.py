@@ -279,6 +279,10 @@ def test_verify_names_the_inputs_that_are_not_on_the_machine(here, capsys, monke
     shutil.copy(FOLDER / "runs/bm25.run", "kept.run")
     stages = {"bm25": BM25Stage(), "kept": RunFileStage("kept.run"), "fused": FusionStage(("bm25", "kept"))}
     rerank.fit("towns", rerank.Pipeline(stages), out="p")
+    with monkeypatch.context() as elsewhere:  # the path of the run is relative to the folder of the fit
+        elsewhere.chdir("towns")
+        assert exit_code("verify", "../p") == 0
+        assert capsys.readouterr().out.splitlines()[-1] == "Everything that is recorded holds."
     Path("kept.run").unlink()
     assert exit_code("verify", "p") == 0
     *_, named, last = capsys.readouterr().out.splitlines()

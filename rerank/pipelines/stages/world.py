@@ -62,7 +62,7 @@ class World:
         collection: queries, documents and qrels.
         folder: the folder with the index and the vectors.
         queries: query_id -> text; encoded together, so that vectors do not depend on the order of requests.
-        places: name of a model -> the folder that it was copied to.
+        places: name of a model or a file of a stage -> where it is, such as a copy.
         cache: the folder for an index or vectors that a read-only `folder` lacks.
         runs: settings of a stage -> a run that its fits on several parts share.
     """
