@@ -173,7 +173,8 @@ def _download(about: Mapping[str, Any], place: Path) -> None:
         else:
             archive = fetch(last)
         with tarfile.open(archive) as unpacked:
-            unpacked.extractall(folder, filter="data")
+            unpacked.extraction_filter = getattr(tarfile, "data_filter", None)  # since Python 3.11.4
+            unpacked.extractall(folder)
         (index,) = Path(folder).glob("*/")
         index.rename(tmp)
 
