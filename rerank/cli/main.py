@@ -63,6 +63,11 @@ def run_and_exit(call: Callable[[], object]) -> None:
         except KeyboardInterrupt as interrupt:
             interrupts.report(*interrupt.args)
             sys.exit(interrupts.exit_code)
+        except Exception:  # a library caught it in the middle of an import, and now lacks the rest
+            if not interrupts.received:
+                raise
+            interrupts.report()
+            sys.exit(interrupts.exit_code)
 
 
 class _Interrupts:

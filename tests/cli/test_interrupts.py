@@ -43,6 +43,8 @@ def call():
             if "caught" in sys.argv:
                 with contextlib.suppress(BaseException):
                     begin()
+                if "lost" in sys.argv:
+                    raise RecursionError("a half-imported module")
             else:
                 begin()
     finally:
@@ -82,12 +84,14 @@ def test_signals_are_one_line_and_the_code_of_the_shell(tmp_path, number, code, 
         assert list(tmp_path.iterdir()) == []
 
 
-def test_a_signal_whose_exception_a_library_catches_ends_the_command_after_its_work(tmp_path):
-    process = start(tmp_path, "caught")
+@pytest.mark.parametrize(("words", "left"), [(["caught"], ["target"]), (["caught", "lost"], [])])
+def test_a_signal_whose_exception_a_library_catches_ends_the_command_after_its_work(tmp_path, words, left):
+    """Or at the error that follows, as from what the interrupt left imported by half."""
+    process = start(tmp_path, *words)
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (143, LINE.format("terminated"))
-    assert [path.name for path in tmp_path.iterdir()] == ["target"]
+    assert [path.name for path in tmp_path.iterdir()] == left
 
 
 @pytest.mark.parametrize("number, code, what", SIGNALS)
