@@ -164,6 +164,17 @@ def test_user_errors_are_reported(runs: Path, tmp_path: Path) -> None:
         table([runs / "bm25.run"], fold="1")
 
 
+@pytest.mark.parametrize("name", ["qrels.txt", "folds.json"])
+def test_a_link_out_of_the_folder_is_found_by_nobody_who_did_not_name_it(runs: Path, tmp_path: Path, name: str) -> None:
+    """The error in a line of a private file would show this line."""
+    (runs / name).rename(tmp_path / "elsewhere")
+    (runs / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match=rf"{name}: is a link that leads out of .*small; expected a file in the folder"):
+        table([runs / "bm25.run"])
+    named = {"qrels.txt": "qrels", "folds.json": "folds"}[name]
+    assert "over 3 folds" in table([runs / "bm25.run"], **{named: tmp_path / "elsewhere"})
+
+
 @pytest.mark.skipif(not ROBUST04.exists(), reason="no ../shared/data/robust04")
 def test_bm25_on_robust04(tmp_path: Path) -> None:
     files = [ROBUST04 / f"bm25.fold{fold}.run.gz" for fold in range(1, 6)]

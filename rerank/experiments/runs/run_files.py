@@ -16,6 +16,7 @@ from rerank.evaluation.compare import Comparison, map_to_folds, measured, select
 from rerank.evaluation.measures import DEFAULT_MEASURES, measure_names
 from rerank.experiments.runs.layout import CollectionFolder, ExperimentFolder
 from rerank.utils.errors import UserError
+from rerank.utils.inside import inside
 
 FOLD_NUMBER = re.compile(rf"(?<![A-Za-z])fold[-_]?(\d+|{SPLIT}(?![A-Za-z]))(?!.*fold[-_]?(\d|{SPLIT}))")
 """The last number of a fold in a path."""
@@ -128,10 +129,11 @@ def _short_names(paths: list[str]) -> list[str]:
 def find_nearby(paths: list[Path], name: str) -> Path | None:
     """The nearest file called `name` in the folder of a path or up to FOLDERS_UP folders above; None if there is none.
 
-    Raises UserError if the files of several paths differ.
+    Raises UserError if the files of several paths differ, and for a link that leads out of the file's folder: nobody
+    has named it, and the error in a line of another file would show that line.
     """
     above = ([folder / name for folder in path.absolute().parents[: FOLDERS_UP + 1]] for path in paths)
-    nearest = {file for files in above for file in list(filter(Path.is_file, files))[:1]}
+    nearest = {inside(file.parent, name) for files in above for file in list(filter(Path.is_file, files))[:1]}
     if len(nearest) > 1 and len({file.read_bytes() for file in nearest}) > 1:
         raise UserError(f"{' and '.join(map(str, sorted(nearest)))}: differ; expected one {name} for all runs; name it")
     return min(nearest, default=None)
