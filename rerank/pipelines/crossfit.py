@@ -69,7 +69,9 @@ class CrossFitting:
         if key not in self._runs:
             queries = {query_id: self.queries[query_id] for query_id in self.parts[part]}
             if learned:
-                runs = [self.run(lower, part, without) for lower in below(self.stages[name])]
+                runs = [
+                    self.run(lower, part, self._without_too(lower, part, without)) for lower in below(self.stages[name])
+                ]
                 run = self.ranker(name, without).rank(queries, runs)
                 self._runs[key] = first_documents(run, INNER_DEPTH) if len(without) > 1 else run
             else:
@@ -77,6 +79,15 @@ class CrossFitting:
                 for each, query_ids in self.parts.items():
                     self._runs[name, each, frozenset()] = {q: whole[q] for q in query_ids if q in whole}
         return self._runs[key]
+
+    def _without_too(self, lower: str, part: str, without: frozenset[str]) -> frozenset[str]:
+        """The parts without which a stage below is fitted that ranks `part`.
+
+        A stage that is fitted once a part also ranks its validation queries. They have taught the stages below that
+        are fitted without the same part, whose rankings would be too good: those without both parts are taken.
+        """
+        has_others = len(self.parts.keys() - without) > 1
+        return without | {part} if has_others and len(without) == 1 and not self.is_expensive(lower) else without
 
     def runs(self, name: str, rankings: Iterable[Ranking]) -> Run:
         """Several rankings by a stage, joined in one run."""

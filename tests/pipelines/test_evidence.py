@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from pathlib import Path
 from statistics import fmean
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +15,9 @@ import rerank
 from rerank.cli.main import main
 from rerank.data.folds import make_folds
 from rerank.evaluation.significance import bootstrap_intervals, mean_and_error, paired_test
+from rerank.pipelines.crossfit import CrossFitting
 from rerank.pipelines.record import read_evidence
+from rerank.pipelines.stages import BM25Stage, SimilarQueriesStage, TrainedEncoderStage
 from rerank.retrieval.words import find_words
 from tests.support.small_collection import failed, write_qrels
 from tests.support.small_world import WORDS
@@ -125,3 +128,21 @@ def test_stages_that_rank_alike_are_not_told_apart(topics, capsys):
     write_qrels(range(9), Path("towns/qrels/test.tsv"), relevant=())
     main(["fit", "towns", "--encoder", "none", "--out", "p"])
     assert capsys.readouterr().err.splitlines()[-1] == "2 queries a part: no stage differs from the stages below it"
+
+
+def test_a_trained_encoder_ranks_validation_queries_above_stages_that_these_did_not_teach(tmp_path):
+    """Else it would seem ahead of these stages, whose own values are of fits without the validation queries."""
+    asked = []
+
+    class Fitting(CrossFitting):
+        def ranker(self, name, without=frozenset()):
+            asked.append((name, without))
+            return SimpleNamespace(rank=lambda queries, runs: {query_id: {"d": 1.0} for query_id in queries})
+
+    learned = {"similar": SimilarQueriesStage("bm25"), "trained": TrainedEncoderStage("similar")}
+    parts = {name: (f"q{name}",) for name in "123"}
+    fitting = Fitting({"bm25": BM25Stage(), **learned}, None, parts, {f"q{name}": "words" for name in "123"}, tmp_path)
+    fitting.run("trained", "2", frozenset("1"))
+    assert [fit for fit in asked if fit[0] != "bm25"] == [("similar", frozenset("12")), ("trained", frozenset("1"))]
+    fitting.run("trained", "1", frozenset("1"))
+    assert asked[-2:] == [("similar", frozenset("1")), ("trained", frozenset("1"))]
