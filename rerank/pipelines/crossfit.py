@@ -70,7 +70,7 @@ class CrossFitting:
             queries = {query_id: self.queries[query_id] for query_id in self.parts[part]}
             if learned:
                 runs = [
-                    self.run(lower, part, self._without_too(lower, part, without)) for lower in below(self.stages[name])
+                    self.run(lower, part, self._held_out(lower, part, without)) for lower in below(self.stages[name])
                 ]
                 run = self.ranker(name, without).rank(queries, runs)
                 self._runs[key] = first_documents(run, INNER_DEPTH) if len(without) > 1 else run
@@ -80,11 +80,11 @@ class CrossFitting:
                     self._runs[name, each, frozenset()] = {q: whole[q] for q in query_ids if q in whole}
         return self._runs[key]
 
-    def _without_too(self, lower: str, part: str, without: frozenset[str]) -> frozenset[str]:
-        """The parts without which a stage below is fitted that ranks `part`.
+    def _held_out(self, lower: str, part: str, without: frozenset[str]) -> frozenset[str]:
+        """The parts that taught neither the stage `lower` nor its ranking of `part`, for a stage above it.
 
-        A stage that is fitted once a part also ranks its validation queries. They have taught the stages below that
-        are fitted without the same part, whose rankings would be too good: those without both parts are taken.
+        A stage that is fitted once a part also ranks its validation queries. These have taught the stages below that
+        are fitted without the same parts, which would rank them too well. So the ranking is by a fit without `part`.
         """
         has_others = len(self.parts.keys() - without) > 1
         return without | {part} if has_others and len(without) == 1 and not self.is_expensive(lower) else without
