@@ -34,7 +34,7 @@ VECTORS = "vectors.npy"
 REMEDY = "fit the pipeline again"
 
 POWER = 8
-"""The vote of a judged query is its cosine to this power, so that only very similar queries count."""
+"""The power of a cosine that is a judged query's vote, so that only very similar queries count."""
 
 WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6)
 """The weights of the votes that are tried, over the standard deviation of the votes for a candidate."""
@@ -72,6 +72,11 @@ class SimilarQueriesStage(Composable):
     learns: ClassVar[Learns] = "cheaply"
 
     check = expect_one_below
+
+    def vote(self, cosines: np.ndarray) -> np.ndarray:
+        """(queries,) the vote of each judged query, before the division, from its cosine with the query."""
+        votes: np.ndarray = np.maximum(cosines, 0.0) ** POWER
+        return votes
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "SimilarQueriesRanker":
         """Keeps the judged queries of the fold, and chooses the weight of their votes."""
@@ -137,10 +142,10 @@ class SimilarQueriesRanker:
         if left_out is not None:
             cosines[left_out] = 0
         nearest = np.argsort(-cosines, kind="stable")[: self.settings.queries]
-        powers = np.maximum(cosines[nearest].astype(np.float64), 0.0) ** POWER
-        for place, power in zip(nearest, powers.tolist(), strict=True):
+        of_nearest = self.settings.vote(cosines[nearest].astype(np.float64))
+        for place, vote in zip(nearest, of_nearest.tolist(), strict=True):
             for doc_id in votes.keys() & self.relevant[place]:
-                votes[doc_id] += power / math.sqrt(len(self.relevant[place]))
+                votes[doc_id] += vote / math.sqrt(len(self.relevant[place]))
         return np.array(list(votes.values()))
 
     def save(self, folder: Path) -> None:

@@ -6,9 +6,12 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
 import pytest
 
+from rerank.data.types import Candidates
 from rerank.pipelines.crossfit import CrossFitting
+from rerank.pipelines.stages.similar_queries import SimilarQueriesRanker
 from scripts.paper import new_topics, votes
 from scripts.paper.text_parts import Opened, grouped_interval, pack
 from tests.support.small_collection import write_collection
@@ -62,3 +65,11 @@ def test_votes_are_compared_on_both_ways_to_cut(pairs, monkeypatch, capsys):
     assert all(
         len(row) == 9 and fmean(map(float, row[3:5])) == pytest.approx(float(row[1]), abs=1e-4) for row in rows[1:]
     )
+
+
+@pytest.mark.parametrize(("name", "expected"), [("cos4", 0.8**4), ("cos8", 0.8**8), ("squared", (0.4 / 0.6) ** 2)])
+def test_each_stage_of_the_comparison_votes_in_its_own_way(name, expected):
+    judged = np.array([[0.8, 0.6], [0.0, 1.0]])
+    ranker = SimilarQueriesRanker(votes.votes_of("encoder")[name], None, judged, [["d1"], ["d2"]], 1.0)
+    found = Candidates("q", ("d1", "d2"), (0, 0), (2.0, 1.0))
+    assert ranker.votes(found, np.array([1.0, 0.0])) == pytest.approx([expected, 0.0])
