@@ -3,19 +3,21 @@
     python -m scripts.paper.training_curve nfcorpus --encoder all-MiniLM-L6-v2 --folder curve
 
 draws so many training queries, trains on them with the settings of Table 4, and measures the test queries: BM25's top
-100, the trained model's order of them, and the two fused with weights that the validation queries choose. A row has the
-means over the draws, each with the gain on BM25 and the p-value of a paired t-test over the queries, whose values are
-means over the draws. The validation queries of an epoch are a sample, as they take longer than its training. What is in
-the folder already is not trained again.
+100, the trained model's order of them, and the two fused; `rerank fit` without a cross-encoder on the same queries, and
+the trained model fused with it. Validation queries choose the weights of both fusions. A column has the means over the
+draws; a gain has the p-value of a paired t-test over the queries, whose values are means over the draws. The validation
+queries of an epoch are a sample, as they take longer than its training. What is in the folder already is not made
+again; `--figure FILE.svg` draws the means.
 """
 
 import argparse
 import random
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
+import rerank
 from rerank.config import (
     CollectionSettings,
     Config,
@@ -28,8 +30,11 @@ from rerank.config import (
 from rerank.data.collections import open_collection
 from rerank.data.folds import read_folds
 from rerank.data.runs import read_qrels, read_run
+from rerank.data.trec import write_run
+from rerank.data.types import Run
 from rerank.evaluation.significance import paired_test
 from rerank.evaluation.tables import aligned
+from rerank.experiments.report.drawing import colour, draw_figure, save
 from rerank.experiments.runs.layout import CollectionFolder
 from rerank.experiments.train import train_folds
 from scripts.paper.learning_curve import write_judgments
@@ -39,9 +44,20 @@ MEASURE = "nDCG@10"
 LISTS = 256
 """Training lists of an epoch, the paper's number, for each number of queries: a list has two relevant documents."""
 
+GAINS = (
+    ("trained", "BM25"),
+    ("trained + BM25", "BM25"),
+    ("rerank fit", "BM25"),
+    ("trained + fit", "rerank fit"),
+)
+"""A ranking, and the one that it is compared with."""
 
-def split_of(source: Path, size: int, draw: int, target: Path) -> Path:
-    """A copy of a collection, of its name, in which `size` of the training queries are left; written once."""
+
+def split_of(source: Path, size: int, draw: int, target: Path, dev: bool = True) -> Path:
+    """A copy of a collection, of its name, in which `size` of the training queries are left; written once.
+
+    Without `dev` it has no validation queries.
+    """
     copy = target / source.name
     if not copy.exists():
         partial = target / "partial"
@@ -52,12 +68,28 @@ def split_of(source: Path, size: int, draw: int, target: Path) -> Path:
         usable = sorted(query for query in split.train if max(qrels[query].values(), default=0) > 0)
         drawn = random.Random(draw).sample(usable, size)
         write_judgments(partial / "qrels/train.tsv", {query: qrels[query] for query in drawn})
+        if not dev:
+            (partial / "qrels/dev.tsv").unlink()
         partial.rename(copy)
     return copy
 
 
+def fitted_run(source: Path, size: int, draw: int, args: argparse.Namespace) -> Run:
+    """The validation and test queries, ranked by `rerank fit`, which learns from the drawn queries only."""
+    place = args.folder / f"{size}-{draw}"
+    kept = place / "fit.run"
+    if not kept.exists():
+        (split,) = open_collection(str(source)).folds
+        copy = split_of(source, size, draw, place / "fit", dev=False)  # of one name, so that all draws share vectors
+        config = Config(CollectionSettings(str(copy)), output=OutputSettings(str(args.folder / "runs")))
+        pipeline = rerank.fit(config, encoder=args.encoder, measure=MEASURE, out=place / "pipeline")
+        texts = open_collection(str(source)).queries
+        write_run(pipeline.rank({query: texts[query] for query in (*split.valid, *split.test)}), kept, "fit")
+    return read_run(kept)
+
+
 def values_of(source: Path, size: int, draw: int, args: argparse.Namespace) -> dict[str, Values]:
-    """Row -> the values of the test queries: of the first stage, of the model, and of both."""
+    """Name of a ranking -> the values of the test queries."""
     place = args.folder / f"{size}-{draw}"
     training = TrainingSettings(
         epochs=args.epochs,
@@ -82,24 +114,39 @@ def values_of(source: Path, size: int, draw: int, args: argparse.Namespace) -> d
     valid, run = read_run(fold.valid_run), read_run(fold.test_run)
     (split,) = read_folds(folder.folds)
     judged = {query: qrels[query] for query in split.test if qrels.get(query)}
+    fitted = fitted_run(source, size, draw, args)
     runs = {
-        "BM25": {query: first.get(query, {}) for query in judged},
+        "BM25": first,
         "trained": run,
-        "fused": fused_with(first, valid, run, qrels, MEASURE),
+        "trained + BM25": fused_with(first, valid, run, qrels, MEASURE),
+        "rerank fit": fitted,
+        "trained + fit": fused_with(fitted, valid, run, qrels, MEASURE),
     }
-    return {name: measured(judged, ranked, MEASURE) for name, ranked in runs.items()}
+    return {name: measured(judged, {q: ranked.get(q, {}) for q in judged}, MEASURE) for name, ranked in runs.items()}
 
 
-def row_of(size: int, draws: Sequence[dict[str, Values]]) -> list[str]:
+def row_of(size: int, values: dict[str, Values]) -> list[str]:
     """A line of the table."""
-    means = {name: mean_over_seeds([values[name] for values in draws]) for name in draws[0]}
-    first = means.pop("BM25")
-    row = [str(size), f"{fmean(first.values()):.4f}"]
-    for values in means.values():
-        mean, gain = fmean(values.values()), fmean(values.values()) - fmean(first.values())
-        p = paired_test([values[query] for query in first], list(first.values()))
-        row += [f"{mean:.4f}", f"{gain:+.4f}", f"{p:.4f}"]
+    row = [str(size), f"{fmean(values['BM25'].values()):.4f}"]
+    for name, base in GAINS:
+        gains = [values[name][query] - values[base][query] for query in values[base]]
+        p = paired_test(list(values[name].values()), list(values[base].values()))
+        row += [f"{fmean(values[name].values()):.4f}", f"{fmean(gains):+.4f}", f"{p:.4f}"]
     return row
+
+
+def draw_curve(figure: Any, means: dict[int, dict[str, float]]) -> None:
+    """A line for each ranking over the number of training queries."""
+    figure.set_size_inches(4.6, 3.2)
+    axes = figure.subplots()
+    for number, name in enumerate(next(iter(means.values()))):
+        axes.plot(list(means), [of[name] for of in means.values()], color=colour(number), marker=".", label=name)
+    axes.set_xscale("log")
+    axes.set_xticks(list(means), [str(size) for size in means])
+    axes.minorticks_off()
+    axes.set_xlabel("training queries")
+    axes.set_ylabel(MEASURE)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=3)
 
 
 def main() -> None:
@@ -113,14 +160,21 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--validate-queries", type=int, default=50)
+    parser.add_argument("--figure", type=Path)
     args = parser.parse_args()
-    rows = [["queries", "BM25", "trained", "− BM25", "p", "fused", "− BM25", "p"]]
+    rows = [["queries", "BM25", *(head for name, base in GAINS for head in (name, f"− {base}", "p"))]]
+    means: dict[int, dict[str, float]] = {}
     for size in args.sizes:
-        rows.append(row_of(size, [values_of(args.collection, size, draw, args) for draw in range(args.draws)]))
+        draws = [values_of(args.collection, size, draw, args) for draw in range(args.draws)]
+        values = {name: mean_over_seeds([of[name] for of in draws]) for name in draws[0]}
+        means[size] = {name: fmean(of.values()) for name, of in values.items()}
+        rows.append(row_of(size, values))
         print(
             f"{args.collection.name}, {args.loss}: {MEASURE}, mean of {args.draws} draws\n\n{aligned(rows)}\n",
             flush=True,
         )
+    if args.figure:
+        save(draw_figure(draw_curve, means), args.figure)
 
 
 if __name__ == "__main__":
