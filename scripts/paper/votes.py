@@ -27,6 +27,7 @@ from rerank.pipelines.stages.base import Stage
 from scripts.paper.text_parts import Opened, grouped_interval, pack
 
 BASE = "neighbours"
+POWERS = (4, 8, 12, 16)
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,8 @@ class SquaredVotes(SimilarQueriesStage):
 
 def votes_of(encoder: str) -> dict[str, Stage]:
     """The votes that are compared, by name."""
-    return {
-        "cos4": PowerVotes(BASE, encoder, power=4),
-        "cos8": PowerVotes(BASE, encoder, power=8),
-        "squared": SquaredVotes(BASE, encoder),
-    }
+    powers: dict[str, Stage] = {f"cos{power}": PowerVotes(BASE, encoder, power=power) for power in POWERS}
+    return powers | {"squared": SquaredVotes(BASE, encoder)}
 
 
 def stages_below(encoder: str, documents: int) -> dict[str, Stage]:

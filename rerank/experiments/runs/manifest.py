@@ -30,7 +30,7 @@ DISTRIBUTION = "ir-rerank"
 PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "pyserini", "ir_datasets", "pytrec_eval-terrier")
 """The packages whose versions are recorded."""
 
-FORMAT = 3
+FORMAT = 4
 """The format of manifests; others are refused."""
 
 HASH = "manifest_hash"

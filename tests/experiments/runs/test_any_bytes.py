@@ -6,11 +6,12 @@ from hypothesis import given
 from rerank.config import Config, sections
 from rerank.experiments.runs.experiment_results import ExperimentResults, FoldResults
 from rerank.experiments.runs.layout import ExperimentFolder
+from rerank.experiments.runs.manifest import FORMAT
 from rerank.experiments.runs.settings import differences, read_settings, to_toml
 from tests.support.any_bytes import bounded, damaged, damaged_json, value_or_error
 
 EPOCH = {"epoch": 1, "loss": 0.5, "ndcg": 0.5, "valid": 0.25, "tokens": 9}
-MANIFEST = {"format": 3, "config": {"collection": {"source": "towns"}}, "best_epoch": 1, "manifest_hash": "00"}
+MANIFEST = {"format": FORMAT, "config": {"collection": {"source": "towns"}}, "best_epoch": 1, "manifest_hash": "00"}
 SETTINGS = to_toml(Config()).encode()
 
 

@@ -163,7 +163,7 @@ def test_similar_judged_queries_vote_for_their_relevant_documents(here, tmp_path
         found = {}
         for other in nearest:
             for doc_id in qrels[other]:
-                vote = max(0.0, float(vectors[query_id] @ vectors[other])) ** 8 / len(qrels[other]) ** 0.5
+                vote = max(0.0, float(vectors[query_id] @ vectors[other])) ** 12 / len(qrels[other]) ** 0.5
                 found[doc_id] = found.get(doc_id, 0.0) + vote
         return {doc_id: found.get(doc_id, 0.0) for doc_id in ranked(first[query_id])[:4]}
 

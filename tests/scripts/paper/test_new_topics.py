@@ -61,7 +61,7 @@ def test_votes_are_compared_on_both_ways_to_cut(pairs, monkeypatch, capsys):
     rows = [
         line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(("vote", "cos", "squared"))
     ]
-    assert [row[0] for row in rows] == ["vote", "cos4", "cos8", "squared"]
+    assert [row[0] for row in rows] == ["vote", "cos4", "cos8", "cos12", "cos16", "squared"]
     assert all(
         len(row) == 9 and fmean(map(float, row[3:5])) == pytest.approx(float(row[1]), abs=1e-4) for row in rows[1:]
     )
