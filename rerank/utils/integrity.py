@@ -85,5 +85,8 @@ def changes_since_record(folder: Path) -> list[str]:
 
 
 def unfinished_folder(target: Path) -> Path:
-    """The folder of the unfinished files, from which an interrupted command resumes."""
-    return target.with_name(target.name + SUFFIX)
+    """The folder of the unfinished files, from which an interrupted command resumes.
+
+    Raises UserError for a link that leads out of the target's folder.
+    """
+    return inside(target.parent, target.name + SUFFIX)

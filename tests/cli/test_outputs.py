@@ -66,6 +66,30 @@ def test_anything_but_a_file_is_refused_by_name_before_any_work(here, capsys, mo
     assert identity(out) == before
 
 
+TRAIN = ("train", "--config", "towns.toml", "--fold", "2")
+BELOW_RUNS = {
+    "index": ("search", COMMANDS["score"][1], "good"),
+    "tokens": TRAIN,
+    "smoothi": TRAIN,
+    "smoothi/fold2": TRAIN,
+    "embeddings": ("fit", "towns", "--encoder", "encoder"),
+    "pipeline.unfinished": ("fit", "towns", "--encoder", "none"),
+}
+"""A folder in that of the runs of a collection, and a command that would write into it."""
+
+
+@pytest.mark.parametrize("name", BELOW_RUNS)
+def test_nothing_is_written_through_a_link_in_a_folder_of_runs(here, capsys, name):
+    path, outside = Path("runs/towns", name), Path("outside")
+    if path.exists():
+        path.rename(outside)
+    outside.mkdir(exist_ok=True)
+    path.symlink_to(outside.absolute())
+    before = {file: file.lstat().st_mtime_ns for file in outside.rglob("*")}
+    assert f"{path}: is a link that leads out of {path.parent}" in failed(capsys, *BELOW_RUNS[name])
+    assert {file: file.lstat().st_mtime_ns for file in outside.rglob("*")} == before
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_place_where_nothing_can_be_written_is_refused(here, capsys, name):
     out = f"towns.toml/out{SUFFIX[name]}"

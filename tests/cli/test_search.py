@@ -127,6 +127,6 @@ def test_snippets_are_broken_at_the_width_and_marks_stay():
 
 
 def test_no_control_character_is_printed():
-    controls = "".join(map(chr, [*range(32), *range(127, 160)]))
+    controls = "".join(map(chr, [*range(32), *range(127, 160)])) + "\u202e\u2066"  # and what turns a text
     hit = Hit(f"d{controls}", 1, 0.0, Marked(controls), Marked(f"good{controls}", ((0, 4),)), {}, Marked(""))
     assert not set(controls) & set("".join(hit_lines([hit], 80, ("*", "*"))))

@@ -39,16 +39,6 @@ def test_precision_and_attention_follow_from_the_compute_capability(name, capabi
     assert choose_precision("fp16", CUDA) == "fp16"
 
 
-def test_a_card_that_is_not_the_current_one_is_asked_for_its_own_precision(monkeypatch):
-    insert_card(monkeypatch, "Tesla T4", (7, 5))  # the current one
-    capabilities = [(7, 5), (8, 0)]
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capabilities[device.index])
-    other = torch.device("cuda", 1)
-    assert [choose_precision("auto", device) for device in (CUDA, other)] == ["fp16", "bf16"]
-    assert [has_flash_attention(device) for device in (CUDA, other)] == [False, True]
-    assert choose_precision("bf16", other) == "bf16"
-
-
 def test_bf16_that_a_card_emulates_is_refused(monkeypatch):
     insert_card(monkeypatch, "Tesla T4", (7, 5))
     with pytest.raises(UserError, match=r"--training.precision bf16: Tesla T4 has no bf16; expected auto, float32 or"):

@@ -208,6 +208,25 @@ def test_a_card_that_torch_cannot_run_on_is_an_error(folder, monkeypatch):
     assert Reranker.load(folder, device="cpu").scorer.device.type == "cpu"
 
 
+def test_a_card_that_is_not_the_current_one_is_asked_for_its_own_precision(folder, monkeypatch):
+    """The model stays on the CPU; torch only reports what the two cards can do."""
+    insert_card(monkeypatch, "Tesla T4", (7, 5), others=[(8, 0)])
+    empty = torch.empty  # by which `open_device` tries a card
+    monkeypatch.setattr(torch, "empty", lambda *sizes, device=None, **settings: empty(*sizes, **settings))
+
+    def opened(device, **settings):
+        with monkeypatch.context() as patch:
+            patch.setattr(cross_encoder.CrossEncoder, "to", lambda self, device: self)
+            patch.setattr(cross_encoder, "packing_error", lambda model, autocast: "")
+            reranker = Reranker.load(folder, device=device, **settings)
+        return reranker.scorer.precision, reranker.model.flash
+
+    assert [opened(device) for device in ("cuda", "cuda:0", "cuda:1")] == [*2 * [("fp16", False)], ("bf16", True)]
+    assert opened("cuda:1", precision="bf16") == ("bf16", True)
+    with pytest.raises(UserError, match="precision bf16: Tesla T4 has no bf16"):
+        opened("cuda:0", precision="bf16")
+
+
 def test_wrong_arguments_are_refused(folder, reranker, tmp_path):
     with pytest.raises(TypeError, match="documents: expected a sequence of texts, got one text"):
         reranker.score("fjord", "amber")

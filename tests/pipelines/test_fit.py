@@ -18,7 +18,7 @@ from rerank.data.collections import Collection
 from rerank.data.runs import read_run
 from rerank.data.trec import ranked, write_run
 from rerank.data.trec import write_qrels as write_judgments
-from rerank.data.types import Fold
+from rerank.data.types import Document, Fold
 from rerank.experiments.runs.manifest import write_manifest
 from rerank.pipelines.crossfit import CrossFitting
 from rerank.pipelines.record import read_evidence
@@ -32,6 +32,7 @@ from rerank.pipelines.stages import (
     QueryAdapterStage,
     RunFileStage,
 )
+from rerank.retrieval.lucene_index import build_index
 from rerank.utils.errors import UserError
 from rerank.utils.integrity import record_of
 from tests.support.small_collection import exit_code, failed, in_a_copy, write_qrels
@@ -305,15 +306,27 @@ def test_a_portable_folder_with_a_run_and_queries_from_files_needs_neither(here,
     assert read_run("after.run") == read_run("before.run")
 
 
-def test_an_index_and_queries_are_found_from_another_folder(here, monkeypatch):
+def test_an_index_and_queries_are_found_from_another_folder_and_compared(here, monkeypatch, capsys):
     shutil.copy("towns/queries.jsonl", "asked.jsonl")
     (index,) = Path("runs/towns/index").glob("*/")
-    first, collection = FirstStageSettings(index=str(index)), CollectionSettings("towns", queries="asked.jsonl")
-    rerank.fit(Config(collection, first_stage=first), rerank.Pipeline(bm25=BM25Stage()), out="p")
+    shutil.copytree(index, "index")
+    first, collection = FirstStageSettings(index="./index"), CollectionSettings("towns", queries="asked.jsonl")
+
+    def is_fitted():
+        rerank.fit(Config(collection, first_stage=first), rerank.Pipeline(bm25=BM25Stage()), out="p")
+        return "is already fitted on these judgments and documents" in capsys.readouterr().err
+
+    assert (is_fitted(), is_fitted()) == (False, True)
     expected = rerank.Pipeline.load("p").search("good", 3)
     Path("other").mkdir()
-    monkeypatch.chdir("other")
-    assert rerank.Pipeline.load("../p").search("good", 3) == expected
+    with monkeypatch.context() as elsewhere:
+        elsewhere.chdir("other")
+        assert rerank.Pipeline.load("../p").search("good", 3) == expected
+    shutil.rmtree("index")
+    build_index([Document("d0-0", "", "good")], Path("index"))
+    assert exit_code("verify", "p") == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "index ./index: changed since the fit"
+    assert not is_fitted()
 
 
 def test_a_query_that_the_file_of_a_run_lacks_has_no_document_by_it(here):

@@ -10,6 +10,7 @@ from rerank.data.letor.store import Store, open_store
 from rerank.data.text_lines import open_text, read_lines
 from rerank.data.types import FINAL, Fold
 from rerank.utils.errors import UserError
+from rerank.utils.inside import inside
 
 FILES = {
     "train": ("train.txt", "set1.train.txt", "trainingset.txt"),
@@ -29,7 +30,8 @@ def is_feature_source(source: str) -> bool:
     path = Path(source)
     if path.is_file():
         return _has_features(path)
-    return source != "" and any(map(_files, _folders(path).values())) and not (path / "corpus.jsonl").exists()
+    found = (_files(path, folder) for folder in _folders(path).values())
+    return source != "" and any(found) and not (path / "corpus.jsonl").exists()
 
 
 def name_of(source: str) -> str:
@@ -63,7 +65,7 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> tuple[Fold, St
         store = open_store({"all": path}, cache)
         return {fold.name: fold for fold in make_folds(store.features.query_ids, folds)}[name], store
     folder = _folders(path)[name]
-    files = _files(folder)
+    files = _files(path, folder)
     if missing := [names for split, names in FILES.items() if split not in files]:
         raise UserError(f"{folder}: expected {' or '.join(missing[0])}, .gz or not, got none")
     store = open_store(files, cache)
@@ -83,20 +85,23 @@ def fold_files(source: str, name: str) -> list[Path]:
         return [path]
     folders = _folders(path)
     folder = next(iter(folders.values())) if name == FINAL else folders.get(name)
-    return list(_files(folder).values()) if folder else []
+    return list(_files(path, folder).values()) if folder else []
 
 
 def _label(line: bytes) -> float | None:
     return float(line.split()[0]) if LINE.match(line) else None
 
 
-def _files(folder: Path) -> dict[str, Path]:
-    """Split -> its file, for the splits that a folder has; of a file and its .gz the file, which may be edited."""
+def _files(source: Path, folder: Path) -> dict[str, Path]:
+    """Split -> its file, for the splits that a folder has; of a file and its .gz the file, which may be edited.
+
+    Raises UserError for a link that leads out of the data set's folder, `source`.
+    """
     found = {}
     for split, names in FILES.items():
         places = [folder / f"{name}{end}" for name in names for end in ("", ".gz")]
         if there := [place for place in places if place.is_file()]:
-            found[split] = there[0]
+            found[split] = inside(source, there[0].relative_to(source))
     return found
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from rerank.data.types import FINAL
+from rerank.utils.inside import inside
 from rerank.utils.locks import is_locked
 
 MANIFEST = "manifest.json"
@@ -28,6 +29,14 @@ class Inside:
 
     def __get__(self, folder: "FoldFolder | ExperimentFolder | CollectionFolder", owner: type) -> Path:
         return Path(folder.path, self.name)
+
+
+@dataclass(frozen=True)
+class Cache(Inside):
+    """An attribute of a collection's folder: the path of a cache. Raises UserError for a link that leads elsewhere."""
+
+    def __get__(self, folder: "FoldFolder | ExperimentFolder | CollectionFolder", owner: type) -> Path:
+        return inside(folder.path, self.name)
 
 
 @dataclass(frozen=True)
@@ -86,8 +95,8 @@ class ExperimentFolder:
         return CollectionFolder(self.path.absolute().parent)
 
     def fold(self, name: str) -> FoldFolder:
-        """The fold of that name, or the final model."""
-        return FoldFolder(self.path / (FINAL if name == FINAL else f"fold{name}"))
+        """The fold of that name, or the final model. Raises UserError for a link that leads out of the folder."""
+        return FoldFolder(inside(self.path, FINAL if name == FINAL else f"fold{name}"))
 
     @property
     def folds(self) -> list[FoldFolder]:
@@ -114,10 +123,10 @@ class CollectionFolder:
 
     qrels = Inside("qrels.txt")  # the judgments
     folds = Inside("folds.json")  # the query ids of each fold
-    index = Inside("index")  # a cache: the Lucene index of the documents
-    tokens = Inside("tokens")  # a cache: the tokenised documents
-    embeddings = Inside("embeddings")  # a cache: the vectors of the documents by bi-encoders
-    features = Inside("features")  # a cache: the parsed feature vectors
+    index = Cache("index")  # the Lucene index of the documents
+    tokens = Cache("tokens")  # the tokenised documents
+    embeddings = Cache("embeddings")  # the vectors of the documents by bi-encoders
+    features = Cache("features")  # the parsed feature vectors
     feature_hashes = Inside("features.json")  # the hash of each fold's feature files
 
     def bm25_run(self, differences: Mapping[str, object] = MappingProxyType({})) -> Path:
@@ -134,7 +143,8 @@ class CollectionFolder:
         return self.path / f"teacher-{identity}.run", self.path / f"teacher-{identity}.jsonl"
 
     def experiment(self, name: str) -> ExperimentFolder:
-        return ExperimentFolder(self.path / name)
+        """The experiment of that name. Raises UserError for a link that leads out of the folder."""
+        return ExperimentFolder(inside(self.path, name))
 
     @property
     def experiments(self) -> list[ExperimentFolder]:

@@ -147,6 +147,12 @@ def test_files_that_are_not_as_expected(tmp_path):
     assert opened(source, "4").fold.test == ("40", "41")  # of test.txt
     (source / "Fold4" / "test.txt").unlink()
     assert "Fold4/test.txt.gz: damaged gzip file" in refused(source, "4")
+    (source / "Fold4" / "test.txt").symlink_to("../Fold5/train.txt")
+    assert opened(source, "4").fold.test == ("20", "21")
+    (source / "Fold5").rename(tmp_path / "outside")
+    (source / "Fold5").symlink_to(tmp_path / "outside")
+    for name in ("4", "5"):
+        assert re.match(f"Fold{name}/.* out of {source}; expected a file in the folder", refused(source, name))
 
 
 @pytest.mark.parametrize(
