@@ -85,10 +85,7 @@ def test_two_processes_train_the_same_model_and_score_every_document_once(here):
     one, two = (read_run(here / "runs" / "towns" / name / "fold1" / "test.run") for name in ("one", "two"))
     assert {q: list(documents) for q, documents in one.items()} == {q: list(documents) for q, documents in two.items()}
     for query_id, documents in one.items():
-        # Adam makes much of the last bit of a tiny gradient, most of the bias's, which is 0 but for rounding: it shifts
-        # all scores alike.
-        shift = sum(two[query_id].values()) / len(documents) - sum(documents.values()) / len(documents)
-        assert two[query_id] == pytest.approx({d: score + shift for d, score in documents.items()}, abs=1e-3)
+        assert two[query_id] == pytest.approx(documents, abs=1e-3)  # Adam makes much of the last bit of a tiny gradient
     assert done.stderr.count("epoch 2: loss") == 1
     manifest = json.loads((here / "runs" / "towns" / "two" / "fold1" / "manifest.json").read_text())
     assert manifest["processes"] == 2
