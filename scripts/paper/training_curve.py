@@ -4,10 +4,10 @@
 
 draws so many training queries, trains on them with the settings of Table 4, and measures the test queries: BM25's top
 100, the trained model's order of them, and the two fused; `rerank fit` without a cross-encoder on the same queries, and
-the trained model fused with it. Validation queries choose the weights of both fusions. A column has the means over the
-draws; a gain has the p-value of a paired t-test over the queries, whose values are means over the draws. The validation
-queries of an epoch are a sample, as they take longer than its training. What is in the folder already is not made
-again; `--figure FILE.svg` draws the means.
+the trained model fused with it. Validation queries choose the epoch and the weights of both fusions; a sample of them
+is used, as they take longer than the training. A column has the means over the draws; a gain has the p-value of a
+paired t-test over the queries, whose values are means over the draws. What is in the folder already is not made again;
+`--figure FILE.svg` draws the means.
 """
 
 import argparse
@@ -35,6 +35,7 @@ from rerank.data.types import Run
 from rerank.evaluation.significance import paired_test
 from rerank.evaluation.tables import aligned
 from rerank.experiments.report.drawing import colour, draw_figure, save
+from rerank.experiments.runs.experiment_results import ExperimentResults
 from rerank.experiments.runs.layout import CollectionFolder
 from rerank.experiments.train import train_folds
 from scripts.paper.learning_curve import write_judgments
@@ -108,9 +109,9 @@ def values_of(source: Path, size: int, draw: int, args: argparse.Namespace) -> d
         training=training,
         output=OutputSettings(str(place / "runs")),
     )
-    (fold,) = train_folds(config).folds
-    folder = CollectionFolder(place / "runs" / source.name)
-    qrels, first = read_qrels(folder.qrels), read_run(folder.bm25_run())
+    results = ExperimentResults(train_folds(config))
+    (fold,), folder = results.folder.folds, CollectionFolder(place / "runs" / source.name)
+    qrels, first = read_qrels(folder.qrels), read_run(results.first_stage_file)
     valid, run = read_run(fold.valid_run), read_run(fold.test_run)
     (split,) = read_folds(folder.folds)
     judged = {query: qrels[query] for query in split.test if qrels.get(query)}

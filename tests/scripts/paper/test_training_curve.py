@@ -26,7 +26,7 @@ def split(home, tmp_path, monkeypatch):
 
 def test_each_size_is_trained_and_fitted_once_on_its_own_queries(split, monkeypatch, capsys):
     words = ["towns", "--encoder", "encoder", "--folder", "curve", "--sizes", "2", "8", "--draws", "1", "--epochs", "1"]
-    monkeypatch.setattr(sys, "argv", ["training_curve.py", *words, "--figure", "curve.svg"])
+    monkeypatch.setattr(sys, "argv", ["training_curve.py", *words, "--figure", "curve.svg", "--validate-queries", "2"])
     monkeypatch.setattr(training_curve, "LISTS", 8)
     training_curve.main()
     head, two, eight = capsys.readouterr().out.splitlines()[-4:-1]
