@@ -30,7 +30,6 @@ from rerank.config import (
 from rerank.data.collections import open_collection
 from rerank.data.folds import read_folds
 from rerank.data.runs import read_qrels, read_run
-from rerank.data.trec import write_run
 from rerank.data.types import Run
 from rerank.evaluation.significance import paired_test
 from rerank.evaluation.tables import aligned
@@ -38,6 +37,7 @@ from rerank.experiments.report.drawing import colour, draw_figure, save
 from rerank.experiments.runs.experiment_results import ExperimentResults
 from rerank.experiments.runs.layout import CollectionFolder
 from rerank.experiments.train import train_folds
+from rerank.pipelines.folder import RUNS
 from scripts.paper.learning_curve import write_judgments
 from scripts.paper.table4 import Values, fused_with, mean_over_seeds, measured
 
@@ -57,7 +57,7 @@ GAINS = (
 def split_of(source: Path, size: int, draw: int, target: Path, dev: bool = True) -> Path:
     """A copy of a collection, of its name, in which `size` of the training queries are left; written once.
 
-    Without `dev` it has no validation queries.
+    Without `dev` its validation queries are test queries too.
     """
     copy = target / source.name
     if not copy.exists():
@@ -71,22 +71,18 @@ def split_of(source: Path, size: int, draw: int, target: Path, dev: bool = True)
         write_judgments(partial / "qrels/train.tsv", {query: qrels[query] for query in drawn})
         if not dev:
             (partial / "qrels/dev.tsv").unlink()
+            write_judgments(partial / "qrels/test.tsv", {query: qrels[query] for query in (*split.valid, *split.test)})
         partial.rename(copy)
     return copy
 
 
 def fitted_run(source: Path, size: int, draw: int, args: argparse.Namespace) -> Run:
-    """The validation and test queries, ranked by `rerank fit`, which learns from the drawn queries only."""
+    """The validation and test queries by the stage that `rerank fit` chooses; it learns from the drawn ones only."""
     place = args.folder / f"{size}-{draw}"
-    kept = place / "fit.run"
-    if not kept.exists():
-        (split,) = open_collection(str(source)).folds
-        copy = split_of(source, size, draw, place / "fit", dev=False)  # of one name, so that all draws share vectors
-        config = Config(CollectionSettings(str(copy)), output=OutputSettings(str(args.folder / "runs")))
-        pipeline = rerank.fit(config, encoder=args.encoder, measure=MEASURE, out=place / "pipeline")
-        texts = open_collection(str(source)).queries
-        write_run(pipeline.rank({query: texts[query] for query in (*split.valid, *split.test)}), kept, "fit")
-    return read_run(kept)
+    copy = split_of(source, size, draw, place / "fit", dev=False)  # of one name, so that all draws share the vectors
+    config = Config(CollectionSettings(str(copy)), output=OutputSettings(str(args.folder / "runs")))
+    pipeline = rerank.fit(config, encoder=args.encoder, measure=MEASURE, out=place / "pipeline")
+    return read_run(place / "pipeline" / RUNS / f"{pipeline.answer}.run")
 
 
 def values_of(source: Path, size: int, draw: int, args: argparse.Namespace) -> dict[str, Values]:

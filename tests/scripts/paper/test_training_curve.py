@@ -25,27 +25,27 @@ def split(home, tmp_path, monkeypatch):
 
 
 def test_each_size_is_trained_and_fitted_once_on_its_own_queries(split, monkeypatch, capsys):
-    words = ["towns", "--encoder", "encoder", "--folder", "curve", "--sizes", "2", "8", "--draws", "1", "--epochs", "1"]
+    words = ["towns", "--encoder", "encoder", "--folder", "curve", "--sizes", "3", "8", "--draws", "1", "--epochs", "1"]
     monkeypatch.setattr(sys, "argv", ["training_curve.py", *words, "--figure", "curve.svg", "--validate-queries", "2"])
     monkeypatch.setattr(training_curve, "LISTS", 8)
     training_curve.main()
-    head, two, eight = capsys.readouterr().out.splitlines()[-4:-1]
+    head, three, eight = capsys.readouterr().out.splitlines()[-4:-1]
     assert re.split("  +", head)[:9] == [
         *("queries", "BM25", "trained", "− BM25", "p"),
         *("trained + BM25", "− BM25", "p", "rerank fit"),
     ]
-    (_, first, trained, gain, *_), numbers = two.split(), eight.split()
+    (_, first, trained, gain, *_), numbers = three.split(), eight.split()
     assert float(trained) - float(first) == pytest.approx(float(gain), abs=2e-4)
     assert numbers[:2] == ["8", first]
     assert float(numbers[11]) - float(numbers[8]) == pytest.approx(float(numbers[12]), abs=2e-4)
     assert "trained + fit" in (split / "curve.svg").read_text()
-    for copy in ("curve/2-0", "curve/2-0/fit"):
+    for copy in ("curve/3-0", "curve/3-0/fit"):
         qrels = split / copy / "towns/qrels"
         drawn = {line.split("\t")[0] for line in (qrels / "train.tsv").read_text().splitlines()[1:]}
-        assert len(drawn) == 2
+        assert len(drawn) == 3
         assert "q0" not in drawn
-        assert (qrels / "dev.tsv").exists() == (copy == "curve/2-0")
-    runs = split.glob("curve/*/runs/towns/softmax/fold*/*.run"), split.glob("curve/*/fit.run")
+        assert (qrels / "dev.tsv").exists() == (copy == "curve/3-0")
+    runs = split.glob("curve/*/runs/towns/softmax/fold*/*.run"), split.glob("curve/*/pipeline/manifest.json")
     made = {path: path.stat().st_mtime_ns for found in runs for path in found}
     assert len(made) == 6
     training_curve.main()
