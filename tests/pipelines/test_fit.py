@@ -388,6 +388,7 @@ def test_a_cross_encoder_is_fitted_once_a_fold_and_for_all_queries(here, caplog,
     stages = {"bm25": BM25Stage(), "answer": CrossEncoderStage("bm25", "encoder", depth=6, training=training)}
     rerank.fit("towns", rerank.Pipeline(stages), out="p")
     assert {f"fitting answer without part {part}" for part in range(1, 6)} < set(caplog.messages)
+    assert sum(line.startswith("15 judged queries train the cross-encoder: ") for line in caplog.messages) == 1
     evidence = read_evidence(Path("p"))
     assert set(evidence["values"]["answer"]) == set(evidence["values"]["bm25"])
     assert ranked(read_run("p/runs/answer.run")[QUERY]) != ranked(read_run("p/runs/bm25.run")[QUERY])
