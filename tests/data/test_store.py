@@ -2,6 +2,7 @@
 
 import contextlib
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank.data import id_table as module
+from rerank.data import store as store_module
 from rerank.data.id_table import RepeatedIdError
 from rerank.data.store import StoreWriter, file_of, map_items, open_store
 from rerank.utils.errors import UserError
@@ -127,6 +129,26 @@ def test_unfinished_work_that_was_cut_or_damaged_is_done_again_from_there(tmp_pa
     CUTS[cut](tmp_path / "cut" / "store")
     opened(tmp_path / "cut")
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_copy_that_was_made_beside_its_writer_goes_on_after_its_whole_items(tmp_path, monkeypatch, order):
+    monkeypatch.setattr(store_module, "SECONDS_BETWEEN_FLUSHES", 0.0)
+    (tmp_path / "copy/store").mkdir(parents=True)
+
+    class Copying(list):
+        """Copies another file of the store after each fifty documents."""
+
+        def append(self, doc_id):
+            files = ["items.bin", "ids.bin", "vectors.bin", "number.bin"][::order]
+            if int(doc_id[1:]) in range(50, 250, 50):
+                name = files[int(doc_id[1:]) // 50 - 1]
+                shutil.copy(tmp_path / "whole/store" / name, tmp_path / "copy/store" / name)
+
+    opened(tmp_path / "whole", added=Copying())
+    opened(tmp_path / "copy", added=(added := []))
+    assert added == list(DOCUMENTS)[51:]
+    assert contents(tmp_path / "copy") == contents(tmp_path / "whole")
 
 
 def test_a_repeated_id_is_named_again_after_the_same_command(tmp_path, monkeypatch):
