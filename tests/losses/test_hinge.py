@@ -1,4 +1,4 @@
-"""The hinge by counting against the hinge by visiting every pair."""
+"""The hinge against a sum over every pair, for any margin, with ties, scores on the kink and scores far away."""
 
 import math
 
@@ -10,7 +10,7 @@ from rerank.losses import hinge
 from tests.losses.graphs import value_and_gradient
 
 
-def visited(scores: Tensor, labels: Tensor, mask: Tensor, margin: float) -> Tensor:
+def over_every_pair(scores: Tensor, labels: Tensor, mask: Tensor, margin: float) -> Tensor:
     """The mean over all pairs; a list with none has 0."""
     pairs = (labels[:, :, None] > labels[:, None, :]) & mask[:, :, None] & mask[:, None, :]
     costs = torch.relu(margin - (scores[:, :, None] - scores[:, None, :])).masked_fill(~pairs, 0)
@@ -19,7 +19,7 @@ def visited(scores: Tensor, labels: Tensor, mask: Tensor, margin: float) -> Tens
 
 @pytest.mark.parametrize("labels_of_a_list", [2, 5, 1000])
 @pytest.mark.parametrize("documents", [2, 17, 200])
-def test_counting_is_visiting(labels_of_a_list: int, documents: int) -> None:
+def test_it_is_the_mean_over_every_pair(labels_of_a_list: int, documents: int) -> None:
     """Labels are fractions too; scores are tied, lie on the kink (multiples of 1/4), or far from 0."""
     generator = torch.Generator().manual_seed(documents)
     scores = torch.tensor([1, 1, 1, 0.01, 30])[:, None] * torch.randn(5, documents, generator=generator).double()
@@ -30,7 +30,7 @@ def test_counting_is_visiting(labels_of_a_list: int, documents: int) -> None:
     mask = torch.rand(5, documents, generator=generator) < 0.8
     mask[:, 0] = True
     for margin in (1.0, 0.25, 0.0, -0.5):
-        expected = value_and_gradient(visited, scores, labels, mask, margin)
+        expected = value_and_gradient(over_every_pair, scores, labels, mask, margin)
         got = value_and_gradient(hinge, scores, labels, mask, margin)
         torch.testing.assert_close(got, expected, rtol=1e-11, atol=1e-12)
 
