@@ -81,9 +81,13 @@ def use():
     export_checkpoint(config, checkpoint, Path("int8"), "openvino", True)
     for model in (checkpoint, "int8"):
         rerank.Reranker.load(model).rank("amber0", ["amber0 good", "bad"])
+    return config, checkpoint
 
-use()
+used = use()
 expect(before)
+logging.getLogger().handlers.clear()
+export_checkpoint(*used, Path("onnx"), "onnx", True)
+assert not logging.getLogger().handlers  # a call of logging.info adds one where there is none
 for module in pkgutil.walk_packages(rerank.__path__, "rerank."):
     if not module.name.endswith(".__main__"):
         importlib.import_module(module.name)

@@ -67,11 +67,18 @@ def _write_onnx(module: nn.Module, example: Rows, folder: Path, int8: bool) -> N
             output_names=["scores"], dynamic_axes=axes, opset_version=20, dynamo=False,
         )  # fmt: skip
     if int8:
+        import onnx
         from onnxruntime.quantization import QuantType, quantize_dynamic
+        from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
-        # It advises to run another tool, by logging.warning, which would add a handler to the root logger.
-        with mock.patch.object(logging, "warning"):
-            quantize_dynamic(file, file, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+        graph = onnx.load(file)
+        add_pre_process_metadata(graph)  # otherwise it advises to run another tool
+        root, handler = logging.getLogger(), logging.NullHandler()
+        root.addHandler(handler)  # it calls logging.info, which would give a root logger without handlers one for good
+        try:
+            quantize_dynamic(graph, file, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+        finally:
+            root.removeHandler(handler)
 
 
 def _open_onnx(folder: Path, int8: bool) -> Graph:
