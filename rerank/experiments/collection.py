@@ -16,6 +16,8 @@ from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
 
+ENOUGH = 1000
+"""Judged queries from which a cross-encoder, trained from a plain encoder, is ahead of BM25 (docs/results.md)."""
 QUERIES_LOOKED_UP = 1000
 """Judged queries whose documents are looked up, at most."""
 DOCUMENTS_LOOKED_UP = 10

@@ -12,6 +12,7 @@ from rerank.data.letor.layouts import is_feature_source
 from rerank.data.trec import write_run
 from rerank.data.types import FINAL, Fold, Run
 from rerank.experiments.checks import check_training
+from rerank.experiments.collection import ENOUGH
 from rerank.experiments.feature_task import FeatureDataset, FeatureTask, open_features
 from rerank.experiments.model_card import write_training_card
 from rerank.experiments.runs.experiment_results import joined_test_runs
@@ -29,9 +30,6 @@ from rerank.utils.files import atomic_write, remove
 from rerank.utils.integrity import files_below, record_of
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
-
-ENOUGH = 1000
-"""Judged queries from which a cross-encoder, trained from a plain encoder, is ahead of BM25 (docs/results.md)."""
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,9 @@ from rerank.data.trec import write_qrels, write_run
 from rerank.data.types import Qrels, Run
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.weights import MEASURE
-from rerank.experiments.collection import check_judged_documents
+from rerank.experiments.collection import ENOUGH, check_judged_documents
 from rerank.experiments.grades import check_grades
 from rerank.experiments.runs.layout import CollectionFolder
-from rerank.experiments.train import ENOUGH
 from rerank.pipelines.budget import choose_again, within
 from rerank.pipelines.crossfit import FEWEST, CrossFitting, Parts
 from rerank.pipelines.defaults import check_encoder, check_train_encoder, default_stages
@@ -201,8 +200,8 @@ def _fit(
             check_grades(settings.loss, collection)
     if len(judged) < ENOUGH and any(one.kind == "cross-encoder" and one.learns != "nothing" for one in stages.values()):
         log.info(
-            f"{len(judged)} judged queries train the cross-encoder: a plain encoder needed {ENOUGH:,} on NFCorpus; it "
-            "answers only if it is ahead"
+            f"{len(judged)} judged queries train the cross-encoder: on NFCorpus a plain encoder needed {ENOUGH:,} to "
+            "be ahead of BM25; the stage answers only if it is ahead of the others"
         )
     queries = {query_id: collection.queries[query_id] for query_ids in parts.values() for query_id in query_ids}
     fitting = CrossFitting(stages, world.knowing(queries), parts, queries, work)
