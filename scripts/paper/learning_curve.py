@@ -10,6 +10,7 @@ draws; `--figure FILE.svg` draws some of the columns. What is in the folder alre
 import argparse
 import random
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -62,14 +63,19 @@ def means_of(source: Path, size: int, draw: int, encoder: str, folder: Path) -> 
     return {row["name"]: row["mean"] for row in evidence["stages"]} | {"chosen": evidence["nested"]["mean"]}
 
 
+def plot_means(axes: Any, means: Means, labels: Mapping[str, str]) -> None:
+    """A line for each column of `labels`, which has their labels, over the number of queries."""
+    for number, (column, label) in enumerate(labels.items()):
+        values = [of_size[column] for of_size in means.values()]
+        axes.plot(list(means), values, color=colour(number), marker=".", label=label)
+
+
 def draw_curves(figure: Any, curves: dict[str, Means]) -> None:
     """A panel for each collection, with a line for each of DRAWN."""
     figure.set_size_inches(2.8 * len(curves), 2.8)
     panels = figure.subplots(1, len(curves), squeeze=False)[0]
     for axes, (name, means) in zip(panels, curves.items(), strict=True):
-        for number, (column, label) in enumerate(DRAWN.items()):
-            values = [of_size[column] for of_size in means.values()]
-            axes.plot(list(means), values, color=colour(number), marker=".", label=label)
+        plot_means(axes, means, DRAWN)
         axes.set_title(name)
         axes.set_xlabel("judged queries")
     panels[0].set_ylabel(MEASURE)

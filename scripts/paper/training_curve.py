@@ -33,12 +33,12 @@ from rerank.data.runs import read_qrels, read_run
 from rerank.data.types import Run
 from rerank.evaluation.significance import paired_test
 from rerank.evaluation.tables import aligned
-from rerank.experiments.report.drawing import colour, draw_figure, save
+from rerank.experiments.report.drawing import draw_figure, save
 from rerank.experiments.runs.experiment_results import ExperimentResults
 from rerank.experiments.runs.layout import CollectionFolder
 from rerank.experiments.train import train_folds
 from rerank.pipelines.folder import RUNS
-from scripts.paper.learning_curve import write_judgments
+from scripts.paper.learning_curve import Means, plot_means, write_judgments
 from scripts.paper.table4 import Values, fused_with, mean_over_seeds, measured
 
 MEASURE = "nDCG@10"
@@ -132,12 +132,11 @@ def row_of(size: int, values: dict[str, Values]) -> list[str]:
     return row
 
 
-def draw_curve(figure: Any, means: dict[int, dict[str, float]]) -> None:
+def draw_curve(figure: Any, means: Means) -> None:
     """A line for each ranking over the number of training queries."""
     figure.set_size_inches(4.6, 3.2)
     axes = figure.subplots()
-    for number, name in enumerate(next(iter(means.values()))):
-        axes.plot(list(means), [of[name] for of in means.values()], color=colour(number), marker=".", label=name)
+    plot_means(axes, means, {name: name for of_size in means.values() for name in of_size})
     axes.set_xscale("log")
     axes.set_xticks(list(means), [str(size) for size in means])
     axes.minorticks_off()
@@ -160,7 +159,7 @@ def main() -> None:
     parser.add_argument("--figure", type=Path)
     args = parser.parse_args()
     rows = [["queries", "BM25", *(head for name, base in GAINS for head in (name, f"− {base}", "p"))]]
-    means: dict[int, dict[str, float]] = {}
+    means: Means = {}
     for size in args.sizes:
         draws = [values_of(args.collection, size, draw, args) for draw in range(args.draws)]
         values = {name: mean_over_seeds([of[name] for of in draws]) for name in draws[0]}

@@ -28,6 +28,7 @@ from scripts.paper.text_parts import Opened, grouped_interval, pack
 
 BASE = "neighbours"
 POWERS = (4, 8, 12, 16)
+"""The powers of the cosine that are compared."""
 
 
 @dataclass(frozen=True)
