@@ -96,6 +96,8 @@ def _compared(runs: Sequence[Path], options: EvalOptions) -> "Comparison":
                     raise UserError(f"{flag}: {runs[0]} is a pipeline, which ranks all queries; leave it out")
             return compare_with_first_stage(runs[0], options.queries, options.qrels, options.measures)
     if options.queries:
+        if missing := next((path for path in runs if not path.exists()), None):
+            raise UserError(f"{missing}: no such file or folder; --queries expects the folder of a pipeline")
         raise UserError(f"--queries {options.queries}: run files need no texts; expected the folder of a pipeline")
     from rerank.experiments.runs.run_files import compare_files
 

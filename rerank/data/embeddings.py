@@ -15,6 +15,7 @@ from rerank.data.store import ArrayStore, StoreWriter, open_store, read_store
 from rerank.data.types import Document
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log, progress
+from rerank.utils.texts import counted
 
 DOCUMENTS_AT_ONCE = 64  # fixed, because the rounding of a vector depends on the batch it is encoded in
 COLUMNS = {"vectors": np.float32, "passages": np.int64, "text": np.int64}  # passages: a count; text: a hash
@@ -127,7 +128,7 @@ def unfinished_chunks(
     if not number:
         raise UserError(f"{writer.folder}: there is no document with text to encode; expected at least one")
     if empty:
-        log.info(f"{empty} documents have no text, so {encoder} cannot find them")
+        log.info(f"{counted(empty, 'document')} without text: {encoder} cannot find {'it' if empty == 1 else 'them'}")
 
 
 def _known(documents: Sequence[Document], kept: ArrayStore) -> dict[str, np.ndarray]:

@@ -28,7 +28,7 @@ from rerank.utils.json_files import read_json
 from rerank.utils.locks import locked
 from rerank.utils.parallel import count_cores
 from rerank.utils.progress import log
-from rerank.utils.texts import check_name
+from rerank.utils.texts import check_name, counted
 
 
 def open_checked(config: Config, fold_name: str = "all", judged: bool = False) -> Collection:
@@ -136,7 +136,7 @@ def _retrieve(
                 f"expected the queries of {source}, in the language that --collection.language names ({language})"
             )
         write_text(_record_of(file), json.dumps({**searched, "run": run.facts}))
-    log.info(f"BM25 of {run.queries} queries, {run.candidates} candidates: {file}")
+    log.info(f"BM25 of {counted(run.queries, 'query')}, {counted(run.candidates, 'candidate')}: {file}")
 
 
 def _record_of(file: Path) -> Path:

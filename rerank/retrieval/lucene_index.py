@@ -25,6 +25,7 @@ from rerank.utils.json_files import parse_json
 from rerank.utils.locks import make_once
 from rerank.utils.parallel import count_cores
 from rerank.utils.progress import log, progress
+from rerank.utils.texts import counted
 
 PREBUILT = {"disks45/nocr": "robust04"}
 """Fingerprint of a collection -> name of the index that Pyserini offers for download."""
@@ -113,7 +114,7 @@ def build_index(
         (tmp / "write.lock").unlink(missing_ok=True)
         write_record(tmp)
     if empty:
-        log.info(f"{empty} documents have no text, so BM25 cannot find them")
+        log.info(f"{counted(empty, 'document')} without text: BM25 cannot find {'it' if empty == 1 else 'them'}")
 
 
 def _open_indexer(folder: Path, threads: int, language: str, with_words: bool) -> JavaObject:

@@ -15,6 +15,7 @@ from rerank.training.objective import open_loss
 from rerank.training.randomness import seeded
 from rerank.training.task import Task
 from rerank.utils.progress import log, say_how_long, timed_sample
+from rerank.utils.texts import counted
 
 MOST_MEASURED = 64
 """Most lists that are measured, at equal distances in an epoch."""
@@ -79,7 +80,7 @@ def say_before(task: Task, loss: str | LossSettings, accelerator: Accelerator, f
         return
     cost, settings = measure(task, loss, accelerator), task.training
     steps = -(-cost.lists // settings.lists_per_step)
-    epochs = "1 epoch" if settings.epochs == 1 else f"{settings.epochs:,} epochs"
     of_folds = f", {folds} folds" if folds > 1 else ""
-    what = f"training {cost.lists:,} lists in {steps:,} steps an epoch, {epochs}{of_folds}"
+    epoch = f"{counted(cost.lists, 'list')} in {counted(steps, 'step')} an epoch"
+    what = f"training {epoch}, {counted(settings.epochs, 'epoch')}{of_folds}"
     say_how_long(what, folds * cost.seconds(settings.epochs))

@@ -6,6 +6,17 @@ from collections.abc import Iterable, Mapping
 from rerank.utils.errors import UserError
 
 
+def counted(count: int, noun: str) -> str:
+    """A number and its noun.
+
+    >>> counted(1, "query"), counted(1_200, "query"), counted(2, "step")
+    ('1 query', '1,200 queries', '2 steps')
+    """
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun.removesuffix('y')}ies" if noun.endswith("y") else f"{count:,} {noun}s"
+
+
 def list_of_texts(what: str, given: Iterable[object]) -> list[str]:
     """The texts of a sequence, iterator, array or pandas Series, in their order; `what` names them in errors.
 

@@ -53,6 +53,11 @@ def test_a_query_field_is_searched_alone_and_with_others(here, capsys):
     )
     assert found["q0"] == title["q1"]  # the description of q0 is the text of q1
     assert set(joined["q0"]) == {*title["q0"], *title["q1"]}
+    Path("runs/towns/bm25.run").unlink()
+    Path("runs/towns/bm25.json").unlink()
+    main(["retrieve", "--collection", "towns", "--collection.query-field", "description"])
+    main(["retrieve", "--collection", "towns", "--collection.query-field", ""])  # the default
+    assert capsys.readouterr().out.split() == ["runs/towns/bm25.run", "runs/towns/bm25-query_field=default.run"]
     line = failed(capsys, "retrieve", "--collection", "towns", "--collection.query-field", "narrative")
     assert "towns/queries.jsonl:1: expected a text under 'narrative', got none (the keys are [" in line
     Path("topics.tsv").write_text("n1\tamber0\n")

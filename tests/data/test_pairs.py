@@ -69,6 +69,14 @@ def test_a_malformed_row_is_one_line(tmp_path, capsys):
     write_jsonl(tmp_path / "bad.jsonl", [*ROWS, {"anchor": "x", "positive": 3}])
     line = failed(capsys, "retrieve", "--collection", str(tmp_path / "bad.jsonl"))
     assert "bad.jsonl:4: expected texts as in" in line
+    write_jsonl(tmp_path / "keys.jsonl", [{"anker": "x", "positive": "y"}])
+    line = failed(capsys, "retrieve", "--collection", str(tmp_path / "keys.jsonl"))
+    assert 'keys.jsonl:1: expected texts as in {"anchor": …' in line
+    assert line.endswith("got the keys anker, positive")
+    (tmp_path / "keys.jsonl").write_text("")
+    assert "keys.jsonl: has no query to search" in failed(
+        capsys, "retrieve", "--collection", str(tmp_path / "keys.jsonl")
+    )
     (tmp_path / "cut").mkdir()
     (tmp_path / "cut" / "a.parquet").write_bytes(b"PAR1")
     with pytest.raises(Exception, match=r"a\.parquet: cannot be read"):

@@ -119,6 +119,8 @@ def test_eval_ranks_new_queries_and_compares_with_the_first_stage(here, capsys):
     assert "queries trained the pipeline: for them these values are no evidence" in capsys.readouterr().out
     line = failed(capsys, "eval", str(FOLDER / "runs" / "late.run"), "--queries", "new.tsv")
     assert "--queries new.tsv: run files need no texts; expected the folder of a pipeline" in line
+    line = failed(capsys, "eval", "pipelin", "--queries", "new.tsv")
+    assert "pipelin: no such file or folder; --queries expects the folder of a pipeline" in line
     Path("other.tsv").write_text("n9\talpha0\n")
     line = failed(capsys, "eval", str(FOLDER), "--queries", "other.tsv", "--qrels", "new.qrels")
     assert "other.tsv: none of its 1 queries is judged in new.qrels" in line

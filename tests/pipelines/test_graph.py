@@ -181,6 +181,8 @@ def test_operators_give_the_pipeline_that_names_its_stages():
         (lambda: BM25Stage() >> CrossEncoderStage("bm25"), ">> cross-encoder: already has of = 'bm25'; leave it out"),
         (lambda: CrossEncoderStage() >> FeedbackStage(), "cross-encoder: has no stage below it; put one before it"),
         (lambda: BM25Stage() + 3, "3: is no stage; expected settings such as BM25Stage()"),
+        (lambda: BM25Stage() + DenseStage, "DenseStage: is no stage; expected settings such as BM25Stage()"),
+        (lambda: BM25Stage() >> CrossEncoderStage, ">> CrossEncoderStage: expected a stage that re-ranks"),
         (lambda: Pipeline(bm25=BM25Stage(), answer=CrossEncoderStage()), "stage answer: of: is missing; expected"),
     ],
 )

@@ -28,9 +28,11 @@ class Pairs:
 
     @classmethod
     def matches(cls, source: str) -> bool:
-        """Whether the first record of a .jsonl file, or of a folder without corpus.jsonl, is a pair."""
+        """Whether it is a .jsonl file, or a folder without corpus.jsonl whose first record is a pair."""
         path = Path(source)
-        if not (path.is_file() and path.suffix == ".jsonl") and not _is_data_set(path):
+        if path.is_file() and path.suffix == ".jsonl":
+            return True  # no other format has this suffix; a line that is no pair is refused when it is read
+        if not _is_data_set(path):
             return False
         try:
             place, record = next(iter(read_records(source, PAIR_LINE)))

@@ -29,7 +29,7 @@ def is_feature_source(source: str) -> bool:
     """Whether `source` is a file of SVMlight lines, or a folder in a known layout that has no corpus of texts."""
     path = Path(source)
     if path.is_file():
-        return _has_features(path)
+        return path.suffix != ".jsonl" and _has_features(path)
     found = (_files(path, folder) for folder in _folders(path).values())
     return source != "" and any(found) and not (path / "corpus.jsonl").exists()
 

@@ -135,7 +135,7 @@ class CollectionFolder:
         >>> str(CollectionFolder(Path("towns")).bm25_run({"k1": 1.2, "depth": 15}))
         'towns/bm25-k1=1.2-depth=15.run'
         """
-        words = "".join(f"-{name}={value}" for name, value in differences.items())
+        words = "".join(f"-{name}={value or 'default'}" for name, value in differences.items())
         return self.path / ("bm25" + re.sub(r"[\s/]", "_", words) + ".run")
 
     def teacher(self, identity: str) -> tuple[Path, Path]:

@@ -123,7 +123,10 @@ def read_manifest(path: Path, shape: type[Shape]) -> Shape:
     if HASH not in facts:
         raise UserError(f"{path}: has no {HASH}; {REMEDY}")
     if facts.get("format") != FORMAT:
-        raise UserError(f"{path}: expected format {FORMAT}, got {shown(facts.get('format'))}; {REMEDY}")
+        raise UserError(
+            f"{path}: expected format {FORMAT}, got {shown(facts.get('format'))}, which another version of rerank "
+            "wrote; run the command again with a new folder"
+        )
     if facts[HASH] != _hash(facts):
         raise UserError(f"{path}: was changed since it was written; {REMEDY}")
     try:

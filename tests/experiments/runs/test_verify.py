@@ -12,7 +12,7 @@ from rerank.cli.main import main
 from rerank.data.runs import read_qrels, read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
-from rerank.experiments.runs.manifest import source_commit, write_manifest
+from rerank.experiments.runs.manifest import FORMAT, source_commit, write_manifest
 from rerank.experiments.runs.results import open_results
 from rerank.utils.files import kept_hash
 from tests.support.small_collection import command, exit_code, failed, in_a_copy
@@ -102,6 +102,12 @@ def instead(old, new):
         ("hinge/fold2/manifest.json", instead(b"{", b"["), ["hinge/fold2"], "manifest.json: not JSON"),
         ("hinge/fold2/manifest.json", lambda _: b"{}", ["hinge/fold2"], "manifest.json: has no manifest_hash"),
         ("hinge/fold2/manifest.json", instead(b'"epochs": 1', b'"epochs": 2'), ["hinge/fold2"], "was changed since"),
+        (
+            "hinge/fold2/manifest.json",
+            instead(f'"format": {FORMAT}'.encode(), b'"format": 1'),
+            ["hinge/fold2"],
+            f"expected format {FORMAT}, got 1, which another version of rerank wrote; run the command again",
+        ),
         ("hinge/fold2/manifest.json", None, ["hinge/fold2"], "manifest.json: cannot be read"),
         ("hinge/config.toml", instead(b"epochs = 1", b"epochs = 3"), FOLDS, "training.epochs: expected 1, found 3"),
         ("hinge/config.toml", instead(b"[training]", b"training"), FOLDS, "not TOML"),
