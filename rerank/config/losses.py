@@ -14,7 +14,7 @@ LOSSES: dict[str, dict[str, Setting]] = {
     "distill_kl": {"temperature": 1.0},
     "fastsort": {"metric": "ndcg", "beta": 10.0, "cutoff_offset": 0.5, "strength": 1.0},
     "hinge": {"margin": 1.0, "pairs": "all"},
-    "lambda_loss": {"metric": "ndcg"},
+    "lambda_loss": {"metric": "ndcg", "weighting": "ndcg_loss2", "mu": 10.0},
     "listap": {"bins": 25, "low": -1.0, "high": 1.0},
     "listmle": {},
     "listnet": {},
@@ -36,6 +36,8 @@ LOSSES: dict[str, dict[str, Setting]] = {
 HELP = {
     "metric": "The metric that the loss optimises: p@K, rr@K, ndcg@K, rr, ndcg or ap.",
     "alpha": "Inverse temperature, above 0: of the soft ranks in approx and adr_mse, factor of the scores in smoothi.",
+    "weighting": "The weights of pairs for ndcg and ndcg@K: ndcg_loss2, lambda_rank or ndcg_loss2++.",
+    "mu": "Weight of ndcg_loss2 in ndcg_loss2++, 0 or above.",
     "beta": "Inverse temperature, above 0, of the cut-off in p@K and ndcg@K and of the comparison of ranks in ap.",
     "cutoff_offset": "The soft cut-off is at rank K + cutoff_offset.",
     "temperature": "Above 0. The smaller, the closer to the true ranking; in distill_kl, T of both softmaxes.",

@@ -25,12 +25,13 @@ from rerank.losses.indicators import neuralsort_indicators, rank_indicators, sof
 from rerank.losses.inputs import prepare_inputs
 from rerank.losses.listwise import listap, listmle, listnet, softmax
 from rerank.losses.metrics import exact_metric
-from rerank.losses.pairwise import hinge, lambda_loss, pairwise_softmax, ranknet
+from rerank.losses.pairwise import hinge, pairwise_softmax, ranknet
 from rerank.losses.pointwise import bce, mse
 from rerank.losses.registry import LABELS, LOSSES, LossFunction, create, highest_grade, loss
 from rerank.losses.smooth import approx, smoothi
 from rerank.losses.soft_ranks import approx_soft_ranks, fast_soft_ranks
 from rerank.losses.sorting import fastsort, neural_ndcg, neuralsort, ot, pirank, softsort
+from rerank.losses.weighted_pairs import lambda_loss
 
 __all__ = [
     "LABELS", "LOSSES", "adr_mse", "approx", "approx_soft_ranks", "bce", "create", "distill_kl", "exact_metric",

@@ -197,7 +197,7 @@ def true_ap(b: list[bool]) -> float:
     return sum(sum(b[:r]) / r for r in range(1, len(b) + 1) if b[r - 1]) / sum(b)
 
 
-def lambda_loss(s: List, y, metric="ndcg") -> Tensor:
+def lambda_loss(s: List, y, metric="ndcg", weighting="ndcg_loss2", mu=10.0) -> Tensor:
     n = len(s)
     name, k = split(metric, n)
     order = sorted(range(n), key=lambda i: -s[i].item())
@@ -210,7 +210,10 @@ def lambda_loss(s: List, y, metric="ndcg") -> Tensor:
             if name == "ndcg":
                 gap = abs(rank[i] - rank[j])
                 gains = abs(2 ** y[i] - 2 ** y[j]) / ideal(y, k)
-                weight = n * gains * abs(discount(gap) - discount(gap + 1)) if rank[i] <= k or rank[j] <= k else 0.0
+                delta = abs(discount(gap) - discount(gap + 1))
+                rho = abs(discount(rank[i]) - discount(rank[j]))
+                factor = {"ndcg_loss2": delta, "lambda_rank": rho, "ndcg_loss2++": mu * delta + rho}[weighting]
+                weight = n * gains * factor if rank[i] <= k or rank[j] <= k else 0.0
             elif name == "p":
                 weight = float(((y[i] >= 1) != (y[j] >= 1)) and ((rank[i] <= k) != (rank[j] <= k)))
             else:

@@ -17,6 +17,7 @@ CASES = [
     ("lambda_loss", {"metric": "rr@3"}),
     ("approx", {"metric": "ap"}),
     ("lambda_loss", {"metric": "ap"}),
+    ("lambda_loss", {"weighting": "ndcg_loss2++"}),
     ("distill_kl", {"temperature": 4.0}),
 ]
 EVERY = pytest.mark.parametrize(("name", "settings"), CASES, ids=[f"{name}-{s}" for name, s in CASES])
@@ -182,6 +183,9 @@ def test_a_bad_metric_names_the_valid_forms(name: str) -> None:
     ("name", "settings"),
     [
         ("smoothi", {"delta": 0.0}),
+        ("lambda_loss", {"weighting": "ndcg_loss1"}),
+        ("lambda_loss", {"weighting": "lambda_rank", "metric": "ap"}),
+        ("lambda_loss", {"mu": -1.0, "weighting": "ndcg_loss2++"}),
         ("smoothi", {"delta": 0.5}),
         ("smoothi", {"alpha": 0.0}),
         ("smoothi", {"alpha": -1.0}),

@@ -64,6 +64,39 @@ class Features(torch.nn.Module):
         return {"sentence_embedding": features["scores"]}
 
 
+class Scorer(torch.nn.Module):
+    """Stands in for a CrossEncoder: the text of a document is its score."""
+
+    num_labels, device = 1, torch.device("cpu")
+
+    def preprocess(self, pairs, **_):
+        return {"scores": torch.tensor([float(document) for _, document in pairs])}
+
+    def forward(self, tokens):
+        return tokens
+
+
+@pytest.mark.parametrize("metric", ["ndcg", "ndcg@3"])
+@pytest.mark.parametrize(
+    ("weighting", "scheme"),
+    [("ndcg_loss2", "NDCGLoss2"), ("lambda_rank", "LambdaRank"), ("ndcg_loss2++", "NDCGLoss2PP")],
+)
+def test_lambda_loss_is_that_of_sentence_transformers(metric, weighting, scheme) -> None:
+    """Theirs is a mean over the pairs of a batch, in log2; ours is a sum times the number of documents."""
+    from sentence_transformers.cross_encoder import losses
+
+    cutoff = int(metric.partition("@")[2] or 8)
+    theirs = losses.LambdaLoss(Scorer(), weighting_scheme=getattr(losses, f"{scheme}Scheme")(), k=cutoff)
+    for seed in range(5):
+        generator = torch.Generator().manual_seed(seed)
+        scores, labels = torch.randn(8, generator=generator), torch.randint(0, 3, (8,), generator=generator).float()
+        values = LOSSES["lambda_loss"](scores[None], labels[None], metric=metric, weighting=weighting)
+        ordered = labels[scores.argsort(descending=True)]
+        pairs = sum(ordered[i] != ordered[j] for i in range(min(cutoff, 8)) for j in range(i + 1, 8))
+        expected = theirs([["q"], [[repr(score) for score in scores.tolist()]]], [labels])
+        torch.testing.assert_close(values[0] / (8 * pairs * math.log(2)), expected, rtol=1e-4, atol=1e-6)
+
+
 def columns(scores: torch.Tensor) -> list[dict[str, torch.Tensor]]:
     """A query with the embedding (1,), and documents whose embeddings are their scores."""
     documents = [{"scores": column[:, None]} for column in scores.unbind(dim=1)]

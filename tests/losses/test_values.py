@@ -30,6 +30,8 @@ CASES = [
     ("listap", {}),
     ("listap", {"bins": 7, "low": -2.0, "high": 3.0}),
     *[("lambda_loss", {"metric": m}) for m in METRICS],
+    *[("lambda_loss", {"metric": m, "weighting": "lambda_rank"}) for m in ("ndcg", "ndcg@3")],
+    *[("lambda_loss", {"metric": m, "weighting": "ndcg_loss2++", "mu": 3.0}) for m in ("ndcg", "ndcg@3")],
     ("hinge", {}),
     ("hinge", {"margin": 0.3}),
     ("hinge", {"pairs": "matched"}),
