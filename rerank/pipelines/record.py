@@ -59,6 +59,7 @@ class PipelineManifest(TypedDict):
 
     pipeline: PipelineFacts
     files: Record
+    versions: NotRequired[dict[str, str | None]]
 
 
 class Gain(TypedDict):

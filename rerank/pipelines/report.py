@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.experiments.report.drawing import INK, SERIES, draw_figure, inline_svg
 from rerank.experiments.report.elements import Figure, Missing, Rows, render_page
+from rerank.experiments.runs.layout import MANIFEST
 from rerank.pipelines.evidence_table import NORMAL, as_table, limits
-from rerank.pipelines.folder import queries_of
-from rerank.pipelines.record import EvidenceRecord, StageRow, read_evidence
+from rerank.pipelines.folder import PIPELINE, queries_of
+from rerank.pipelines.record import EvidenceRecord, StageRow, read_evidence, read_pipeline_manifest
 from rerank.utils.errors import UserError
 from rerank.utils.files import check_output, write_text
 from rerank.utils.progress import log
@@ -38,9 +40,31 @@ def write_pipeline_report(folder: Path, out: Path | None = None) -> Path:
     figures = [_figure("What each stage reaches", "Mean and 95 % interval.", _draw_ladder, record)]
     figures.append(_figure("Gain against cost", "Milliseconds of a query up to each stage.", _draw_cost, record))
     table = replace(as_table(record), notes=(limits(record),))
-    shown = {"name": name, "table": table, "figures": figures, "queries": _queries(record, _texts(folder))}
-    write_text(out, render_page("pipeline.html", **shown))
+    write_text(
+        out,
+        render_page(
+            "pipeline.html",
+            name=name,
+            table=table,
+            figures=figures,
+            queries=_queries(record, _texts(folder)),
+            settings=_settings(folder, record),
+            stages=(folder / PIPELINE).read_text(encoding="utf-8"),
+        ),
+    )
     return out
+
+
+def _settings(folder: Path, record: EvidenceRecord) -> Rows:
+    """What the pipeline was fitted with, and when; the settings of its stages are in its TOML file."""
+    manifest = read_pipeline_manifest(folder)
+    inputs = manifest["pipeline"]["inputs"]
+    versions = [f"{name} {one}" for name, one in manifest.get("versions", {}).items() if one]
+    written = date.fromtimestamp((folder / MANIFEST).stat().st_mtime)
+    rows: list[tuple[str, object]] = [("measure", record["measure"]), ("parts", record["parts"])]
+    if inputs:
+        rows += [("seed", inputs["seed"]), ("precision", inputs["precision"]), ("language", inputs["language"])]
+    return Rows(("setting", "value"), [*rows, ("versions", ", ".join(versions)), ("date", written.isoformat())])
 
 
 def _figure(title: str, caption: str, draw: Draw, record: EvidenceRecord) -> Figure:

@@ -32,6 +32,7 @@ from rerank.utils.parallel import prefetch
 from rerank.utils.progress import log, progress
 
 SECONDS_BETWEEN_STATES = 180.0  # on a GPU; a state is what an interrupted training resumes from
+BELOW_0 = "the loss is below 0: a metric loss is 1 - metric, and a smooth metric can exceed 1 (docs/papers.md)"
 STATS = ("loss", "ndcg")  # the columns of the result of `accumulate_gradient`
 
 
@@ -120,6 +121,8 @@ def train(
                 valid += " (best)" if is_best else ""
                 first = f", first stage {record['first_stage']:.4f}" if "first_stage" in record else ""
                 log.info(f"epoch {len(history)}: {losses}, {valid}{first}")
+                if record["loss"] < 0 and all(earlier["loss"] >= 0 for earlier in history[:-1]):
+                    log.info(BELOW_0)
         logged = (*STATS, "valid", "first_stage", "seconds")
         accelerator.log({key: record[key] for key in logged if key in record}, step=len(history))
         accelerator.wait_for_everyone()

@@ -5,6 +5,7 @@ import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -500,7 +501,10 @@ def test_the_report_shows_the_stages_and_verify_computes_the_means_again(here, c
     page = Path("runs/towns/pipeline-report.html")
     assert capsys.readouterr().out.strip() == str(page)
     text = page.read_text()
-    assert all(word in text for word in ("<svg", "adapter (query-adapter)", "Queries that lost"))
+    assert all(word in text for word in ("<svg", "adapter (query-adapter)", "Queries that lost", "[stages.bm25]"))
+    for setting, value in (("measure", "nDCG@20"), ("seed", "0"), ("date", date.today().isoformat())):
+        assert f'<th scope="row">{setting}</th><td>{value}</td>' in text
+    assert re.search(r"versions</th><td>rerank [\d.]+.*, torch [\d.]+", text)
     assert exit_code("verify", str(FOLDER)) == 0
     assert "Everything that is recorded holds." in capsys.readouterr().out
     assert exit_code("verify", "runs/towns") == 0

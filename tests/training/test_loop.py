@@ -72,6 +72,18 @@ def test_it_learns_a_handful_of_queries_by_heart(encoder, tmp_path):
     assert history[-1]["ndcg"] > 0.95 > history[0]["ndcg"] + 0.1
 
 
+def test_a_loss_below_0_is_explained_once(encoder, tmp_path, caplog):
+    def above_one(scores, labels, mask):
+        return smoothi(scores, labels, mask) - 2
+
+    with caplog.at_level("INFO"):
+        trained(encoder, tmp_path, "above", above_one, epochs=3)
+        assert caplog.text.count("the loss is below 0: a metric loss is 1 - metric, and a smooth metric can") == 1
+        caplog.clear()
+        trained(encoder, tmp_path, "within")
+    assert "below 0" not in caplog.text
+
+
 def test_a_loss_that_is_not_finite_stops_with_the_step_and_the_lists(encoder, tmp_path):
     def broken(scores, labels, mask):
         return scores.sum(1) * torch.tensor([1.0, torch.nan, 1.0, 1.0])
