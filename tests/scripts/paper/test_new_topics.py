@@ -9,10 +9,12 @@ from statistics import fmean
 import numpy as np
 import pytest
 
+import rerank
 from rerank.data.types import Candidates
 from rerank.pipelines.crossfit import CrossFitting
+from rerank.pipelines.graph import prefix
 from rerank.pipelines.stages.similar_queries import SimilarQueriesRanker
-from scripts.paper import new_topics, votes
+from scripts.paper import new_topics, transfer, votes
 from scripts.paper.text_parts import Opened, grouped_interval, pack
 from tests.support.small_collection import write_collection
 
@@ -73,3 +75,13 @@ def test_each_stage_of_the_comparison_votes_in_its_own_way(name, expected):
     ranker = SimilarQueriesRanker(votes.votes_of("encoder")[name], None, judged, [["d1"], ["d2"]], 1.0)
     found = Candidates("q", ("d1", "d2"), (0, 0), (2.0, 1.0))
     assert ranker.votes(found, np.array([1.0, 0.0])) == pytest.approx([expected, 0.0])
+
+
+def test_a_borrowed_cross_encoder_scores_its_candidates_once():
+    """No stage below it learns, so its ranking is the same whatever part is held out."""
+    pipeline = rerank.Pipeline(transfer.stages_with("checkpoint", "encoder", 20))
+    assert pipeline.answer == "combined"
+    assert pipeline.stages["combined"].of[-1] == "borrowed"
+    under = prefix(pipeline.stages, "borrowed")
+    assert list(under) == ["bm25", "dense", "feedback", "fused", "late", "neighbours", "borrowed"]
+    assert {stage.learns for stage in under.values()} == {"nothing"}
