@@ -19,7 +19,8 @@ from rerank import Reranker
 from rerank.config import CollectionSettings, Config, FirstStageSettings, OutputSettings
 from rerank.pipelines.open import bm25_and, older_than, open_to_serve
 from tests.support.paths import ROOT
-from tests.support.servers import SECONDS, Server, in_threads, wait_until
+from tests.support.patience import until
+from tests.support.servers import SECONDS, Server, in_threads
 from tests.support.small_collection import failed, write_documents
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_cross_encoder
@@ -69,7 +70,7 @@ def test_requests_side_by_side_get_what_they_get_alone_and_sigterm_under_load_fi
     clients = [threading.Thread(target=ask_on, args=(server.port, under_load, cut)) for _ in range(16)]
     for client in clients:
         client.start()
-    wait_until(lambda: len(under_load) > 50)
+    until(lambda: len(under_load) > 50)
     process.send_signal(signal.SIGTERM)
     for client in clients:
         client.join(SECONDS)

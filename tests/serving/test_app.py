@@ -10,7 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from rerank.serving import server as http
 from rerank.utils.errors import UserError
 from tests.support.paths import ROOT
-from tests.support.servers import BODIES, gated, in_threads, served, wait_until
+from tests.support.patience import until
+from tests.support.servers import BODIES, gated, in_threads, served
 
 
 def test_a_key_is_needed_where_there_is_one(reranker):
@@ -51,7 +52,7 @@ def test_metrics_count_requests_queue_tokens_and_seconds(reranker):
 
         def read():
             queued = "rerank_queue_documents", "rerank_queue_requests"
-            wait_until(lambda: [server.metric(name) for name in queued] == [2, 1])
+            until(lambda: [server.metric(name) for name in queued] == [2, 1])
             gate.open()
 
         answer, _ = in_threads(

@@ -11,7 +11,8 @@ import pytest
 from rerank.serving.engine import Engine, Job
 from rerank.serving.metrics import Metrics
 from rerank.serving.requests import Limits, RefusalError
-from tests.support.servers import BODIES, SECONDS, gated, served, wait_until
+from tests.support.patience import until
+from tests.support.servers import BODIES, SECONDS, gated, served
 from tests.support.small_world import WORDS
 
 
@@ -42,7 +43,7 @@ def test_scores_do_not_change_with_company(engine, reranker):
     requests = [random_pairs(rng, rng.choice([1, 2, 20])) for _ in range(30)]
     with gated(reranker) as gate:
         first = Waited(engine, reranker, [("amber", "birch")])
-        wait_until(lambda: gate.passes)
+        until(lambda: gate.passes)
         waited = [Waited(engine, reranker, pairs) for pairs in requests]
         gate.open()
         found = [each.outcome() for each in waited]
@@ -63,7 +64,7 @@ def test_what_waits_is_scored_longest_first_within_the_budget(engine, reranker):
 
         reranker.scorer.score_packed = recorded
         first = Waited(engine, reranker, [("amber", "birch")])
-        wait_until(lambda: gate.passes)
+        until(lambda: gate.passes)
         pairs = [("amber", " ".join(WORDS[:words])) for words in (3, 900, 12)] * 8
         others = [Waited(engine, reranker, pairs) for _ in range(8)]
         gate.open()
@@ -91,7 +92,7 @@ def test_a_job_that_is_dropped_is_scored_no_further(engine, reranker):
     texts = [f"{' '.join(WORDS)} {number}" for number in range(600)]
     with gated(reranker) as gate:
         dropped = [Waited(engine, reranker, [("amber", text) for text in texts])]
-        wait_until(lambda: gate.passes)
+        until(lambda: gate.passes)
         dropped.append(Waited(engine, reranker, [("amber", word) for word in WORDS]))
         for one in dropped:
             one.found.cancel()
@@ -116,7 +117,7 @@ def test_a_request_that_fails_does_not_fail_the_others(engine, reranker):
 
         reranker.scorer.score_packed = failing
         first = Waited(engine, reranker, [("amber", "birch")])
-        wait_until(lambda: gate.passes)
+        until(lambda: gate.passes)
         good, bad = Waited(engine, reranker, [("amber", "cedar")]), Waited(engine, reranker, [("amber", "quarry")])
         gate.open()
         first.outcome()
@@ -149,15 +150,15 @@ def test_clients_that_are_killed_half_way_are_dropped(reranker):
     assert len(body) == 47
     with served(reranker) as server, gated(reranker) as gate, ThreadPoolExecutor() as pool:
         stays = pool.submit(server.ask, "/rerank", {"query": "fjord", "texts": ["delta"]})
-        wait_until(lambda: gate.passes)
+        until(lambda: gate.passes)
         for number in range(20):
             connection = server.connect()
             connection.sendall(sent[number % len(sent)])
             if number % 2:  # a reset, and not an orderly end
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             connection.close()
-            wait_until(lambda: server.service.engine.requests == 1)
-        wait_until(lambda: server.metric("rerank_clients_gone_total") >= 12)
+            until(lambda: server.service.engine.requests == 1)
+        until(lambda: server.metric("rerank_clients_gone_total") >= 12)
         gate.open()
         assert stays.result().status == 200
         assert server.ask("/rerank", {"query": "fjord", "texts": ["delta"]}).status == 200
@@ -168,7 +169,7 @@ def test_requests_in_flight_are_answered_when_the_server_stops(reranker):
     with gated(reranker) as gate, ThreadPoolExecutor() as pool:
         with served(reranker) as server:
             asked = pool.submit(server.ask, "/rerank", {"query": "fjord", "texts": ["delta"]})
-            wait_until(lambda: gate.passes)
+            until(lambda: gate.passes)
             threading.Timer(0.3, gate.open).start()
         assert asked.result().status == 200
 
@@ -179,7 +180,7 @@ def test_an_engine_whose_thread_has_ended_is_unhealthy(reranker, monkeypatch):
         monkeypatch.setattr(Engine, "_chunks", lambda self, jobs: 1 / 0)
         answer = server.ask("/rerank", {"query": "amber", "texts": ["birch"]})
         assert (answer.status, answer.json["error_type"]) == (503, "Unhealthy")
-        wait_until(lambda: server.get("/health").status == 503)
+        until(lambda: server.get("/health").status == 503)
         assert server.ask("/v2/rerank", {"query": "amber", "documents": ["birch"]}).status == 503
 
 
@@ -187,10 +188,10 @@ def test_passages_of_a_search_are_scored_by_the_engine_with_the_requests(reranke
     texts = ["birch", " ".join(WORDS * 40), "", " ".join(WORDS[:5])]
     with served(reranker) as server, gated(reranker) as gate, ThreadPoolExecutor() as pool:
         first = pool.submit(server.ask, "/rerank", {"query": "amber", "texts": ["birch"]})
-        wait_until(lambda: gate.passes)
+        until(lambda: gate.passes)
         searched = pool.submit(server.service.rank_passages, "fjord", texts)
         other = pool.submit(server.ask, "/rerank", {"query": "fjord", "texts": ["cedar"]})
-        wait_until(lambda: len(server.service.engine._unfinished) == 3)
+        until(lambda: len(server.service.engine._unfinished) == 3)
         assert server.service.engine.documents == 1 + 4 + 1
         gate.open()
         assert first.result().status == other.result().status == 200

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rerank.serving.requests import Limits
-from tests.support.patience import SECONDS
-from tests.support.servers import BODIES, gated, in_threads, served, wait_until
+from tests.support.patience import SECONDS, until
+from tests.support.servers import BODIES, gated, in_threads, served
 
 LIMITS = Limits(max_body_bytes=4096, max_documents=5, max_queue=6, body_seconds=0.5)
 GOOD = {"query": "amber", "texts": ["birch"]}
@@ -69,7 +69,7 @@ def test_a_full_queue_answers_when_to_come_back(server, reranker):
             return server.ask("/rerank", {"query": "amber", "texts": ["birch", "cedar", "delta"]})
 
         def refused():
-            wait_until(lambda: server.service.engine.documents == 6)
+            until(lambda: server.service.engine.documents == 6)
             answers = [server.ask(path, body) for path, body in BODIES.items()]
             gate.open()
             return answers
@@ -96,7 +96,7 @@ def test_what_waits_for_the_tokenizer_counts(reranker, monkeypatch):
     asked = {"query": "amber", "texts": [f"birch {number}" for number in range(10)]}
     with served(reranker, Limits(max_documents=10, max_queue=40)) as server, ThreadPoolExecutor(6) as pool:
         answers = [pool.submit(server.ask, "/rerank", asked) for _ in range(6)]
-        wait_until(lambda: sum(answer.done() for answer in answers) == 2)
+        until(lambda: sum(answer.done() for answer in answers) == 2)
         assert server.metric("rerank_queue_documents") == 40
         begin.set()
         assert sorted(answer.result(SECONDS).status for answer in answers) == [200] * 4 + [429] * 2

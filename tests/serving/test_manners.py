@@ -16,9 +16,9 @@ from rerank.serving import server as serving
 from rerank.serving.app import make_app
 from rerank.serving.metrics import Metrics
 from rerank.utils.errors import UserError
-from tests.support.patience import SECONDS
+from tests.support.patience import SECONDS, until
 from tests.support.processes import beside
-from tests.support.servers import BODIES, served, wait_until
+from tests.support.servers import BODIES, served
 
 TEI = BODIES["/rerank"]
 
@@ -149,7 +149,7 @@ def test_a_request_on_a_kept_connection_is_answered_while_the_server_stops(reran
         kept = http.client.HTTPConnection("127.0.0.1", server.port, timeout=SECONDS)
         assert ask_on(kept) == (200, None)
         with beside(stack.pop_all().close):
-            wait_until(lambda: is_closed(server))
+            until(lambda: is_closed(server))
             assert ask_on(kept) == (200, "close")
 
 

@@ -12,8 +12,8 @@ from rerank.serving.metrics import Metrics
 from rerank.serving.search_page import LARGEST_BODY, MOST, MOST_WAITING, TOP, Searches
 from rerank.utils.errors import UserError
 from tests.support.parsed_html import Page
-from tests.support.patience import SECONDS
-from tests.support.servers import serving, wait_until
+from tests.support.patience import SECONDS, until
+from tests.support.servers import serving
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'single' {{ 7 * 7 }}"
 WHOLE = Marked("On <i>\n\nthe lift of a wing and its drag.", ((22, 26),))
@@ -196,7 +196,7 @@ def test_searches_run_one_after_the_other_and_too_many_are_refused():
 
     with serving(app(slow)) as server, ThreadPoolExecutor(MOST_WAITING + 3) as pool:
         asked = [pool.submit(server.ask, "/search", {"query": "wing"}) for _ in range(MOST_WAITING + 3)]
-        wait_until(lambda: sum(one.done() for one in asked) == 3)
+        until(lambda: sum(one.done() for one in asked) == 3)
         assert {(one.result().status, one.result().headers["retry-after"]) for one in asked if one.done()} == {
             (429, "1")
         }

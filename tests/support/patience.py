@@ -17,12 +17,12 @@ SECONDS = 60.0 * BUSY
 """For what takes a few seconds on an idle machine."""
 
 
-def until(true: Callable[[], bool]) -> None:
+def until(true: Callable[[], object]) -> None:
     """Waits until `true()` is true, and fails if that takes longer than SECONDS."""
     deadline = time.monotonic() + SECONDS
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert true()
+    while not true():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.01)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ import http.client
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -120,14 +119,6 @@ def gated(reranker: Reranker) -> Iterator[Gate]:
     finally:
         gate.open()
         del reranker.scorer.score_packed
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    """Returns once the condition holds; fails after the longest wait."""
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < end, "waited too long"
-        time.sleep(0.005)
 
 
 def in_threads(works: Sequence[Callable[[], Any]]) -> list[Any]:

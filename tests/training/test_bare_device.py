@@ -5,7 +5,6 @@ A whole step or scoring pass runs on it, so a test sees which operations and typ
 """
 
 import contextlib
-from collections import Counter
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -33,20 +32,19 @@ UNMEASURED = {"ot", "distill_kl", "margin_mse"}
 
 
 class BareDevice(TorchDispatchMode):
-    """Counts what is asked of DEVICE.
+    """What is asked of DEVICE.
 
-    operations: name of an operation that makes new tensors -> count.
+    operations: the operations that make new tensors.
     doubles: the operations that make float64 values.
-    copies: copies to the device.
     waits: the times that the host waits for a value; reading a number gives `item`.
     """
 
     def __init__(self, item: int) -> None:
         super().__init__()
         self.item = item
-        self.operations: Counter[str] = Counter()
+        self.operations: set[str] = set()
         self.doubles: set[str] = set()
-        self.copies = self.waits = 0
+        self.waits = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs, name = kwargs or {}, func.name()
@@ -59,10 +57,9 @@ class BareDevice(TorchDispatchMode):
             return torch.zeros(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
         out = func(*args, **kwargs)
         made = [x for x in _tensors(out) if x.device == DEVICE]
-        if made and name == "aten::_to_copy" and not from_device:
-            self.copies += 1
-        elif made and not func.is_view:
-            self.operations[name] += 1
+        is_copy_to_device = name == "aten::_to_copy" and not from_device
+        if made and not is_copy_to_device and not func.is_view:
+            self.operations.add(name)
         if any(x.dtype == torch.float64 for x in made):
             self.doubles.add(name)
         return out
