@@ -5,11 +5,12 @@
     python -m scripts.mutate mutants.jsonl --seed 1 --count 30 --packages serving utils
 
 draws changes of single lines in `rerank/`: a comparison, a sign, a logical operator, a constant, a condition or a
-returned value. Each is made in a copy of the tree, where the tests of its package run until one fails: first, for all
-changes, those that name the module, then the others, and those of other packages that name it. A test that also fails
-without the change does not count. With `--before`, the lines are those that another tree has too, and its tests are
-tried with the changes that the tests of this tree do not find. `--packages` draws from these packages alone, and adds
-to what the file has. What is in the file already is not tried again. A table ends the output.
+returned value. Each is made in a copy of the tree, where tests run until one fails: first the tests of its package
+that name the module, then the other tests of the package, and the tests of other packages that name the module. A
+test that also fails without the change does not count. With `--before`, only lines are changed that another tree has
+too, and its tests are tried with the changes that the tests of this tree do not find. `--packages` draws from these
+packages alone, and adds to what the file has. What is in the file already is not tried again. A table ends the
+output.
 """
 
 import argparse

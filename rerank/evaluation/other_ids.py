@@ -33,7 +33,7 @@ def note_on_other_ids(name: str, run: Run, qrels: Qrels) -> str:
 
 
 def _cut_ids(judged: Iterable[str], ranked: Iterable[str]) -> tuple[str, str] | None:
-    """A judged and a ranked id of which one is the other up to a separator, as d7 and d7#2; None if there are none."""
+    """A judged and a ranked id, one of them the other up to a separator, as d7 and d7#2; None if there are none."""
     for longer, shorter, is_judged in ((ranked, set(judged), False), (judged, set(ranked), True)):
         for doc_id in longer:
             for separator in SEPARATOR.finditer(doc_id):

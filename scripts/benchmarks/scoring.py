@@ -177,8 +177,8 @@ def rate_row(
 ) -> dict[str, Any]:
     """The row of a contestant on all candidates of a workload: rates of the median round, and all seconds.
 
-    `forwards` is the cost of the work in forward passes; `products` are the rates of `product_rows`, of which EXACT is
-    compared with the last one and others with the first.
+    `forwards` is the cost of the work in forward passes. `products` are the rates of `product_rows`: EXACT is compared
+    with the last one, the other contestants with the first.
     """
     lengths, middle = workload.passage_lengths(), median(seconds)
     packed = what.startswith(OURS) and not workload.model.is_padded

@@ -27,8 +27,8 @@ def interleaved(
 ) -> dict[str, list[float]]:
     """Returns name -> seconds per call, one value per round; the contestants take turns in each round.
 
-    A call is repeated until `least` seconds have passed, and its mean time counts. With `cpu_seconds` the seconds are
-    those that all threads have a processor, so that other jobs on the machine count little.
+    A call is repeated until `least` seconds have passed, and its mean time counts. With `cpu_seconds` the
+    processor's time of all threads is measured, so that other jobs on the machine count little.
     """
     clock = time.process_time if cpu_seconds else time.perf_counter
     seconds: dict[str, list[float]] = {name: [] for name in contestants}

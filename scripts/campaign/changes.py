@@ -37,7 +37,7 @@ Lines = list[str]
 class Change:
     """A change of one input of a fit.
 
-    file: what changes; "" for the language, of which only the flag changes. edit: gives the changed lines of the file;
+    file: what changes; "" for the language, where only the flag changes. edit: gives the changed lines of the file;
     None: see `_write_changed`. verify: what `rerank verify` says of it. refused: whether `rerank search` refuses a
     pipeline of the old inputs. state: the state that it happens to; "": any.
     """
