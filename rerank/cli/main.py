@@ -31,6 +31,9 @@ run long after the first. No key sends SIGTERM or SIGHUP, so nobody waits for th
 SIGKILL after some seconds. A person needs more than 0.2 s between two presses of Ctrl-C.
 """
 
+COLLECTION_BY_FLAG = ("train", "retrieve")
+"""Commands without an argument, whose collection is named by a flag."""
+
 LONGEST = 2000
 """Characters of an error's line; the middle of a longer one is left out."""
 
@@ -166,7 +169,7 @@ def _fail(error: Exception) -> NoReturn:
 
 def _in_our_style(error: Exception) -> str:
     """The message of an error; those of cyclopts and the system with the flag, the value and the file of --config."""
-    from cyclopts import CoercionError, UnknownOptionError, ValidationError
+    from cyclopts import CoercionError, UnknownOptionError, UnusedCliTokensError, ValidationError
 
     from rerank.config.flags import setting_flags
 
@@ -179,6 +182,12 @@ def _in_our_style(error: Exception) -> str:
             text = f"{flag}: has no effect on `{command}`, which does not take it"
         elif hyperparameter in known:
             text = f"Unknown option: {flag}. Did you mean {hyperparameter}?"
+    elif isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        (given, *_), chain = error.unused_tokens, error.command_chain or ()
+        command = " ".join(["rerank", *chain])
+        text = f"{given}: `{command}` takes no such argument; `{command} --help` shows what it takes"
+        if chain and chain[0] in COLLECTION_BY_FLAG:
+            text = f"{given}: `{command}` takes no argument; --collection {given} names a collection"
     elif isinstance(error, CoercionError) and error.msg is not None:  # raised by a converter of ours
         text = f"{_file_of(error.token)}{text}"
     elif isinstance(error, ValidationError) and error.argument and error.exception_message:

@@ -35,6 +35,9 @@ FILES = {
 LONG = "x" * 300
 FOLD, SCORE, SEARCH = "train --config towns.toml --fold 1", "score CHECKPOINT RUN --out no.run", "search CHECKPOINT"
 MISTAKES = {
+    # arguments
+    "train towns": "towns: `rerank train` takes no argument; --collection towns names a collection",
+    "verify RUN more": "more: `rerank verify` takes no such argument; `rerank verify --help` shows what it takes",
     # values of settings
     f"{FOLD} --seed -1": "--training.seed: got -1",
     f"{FOLD} --seed {2**63}": f"--training.seed: got {2**63}, expected 0 to {2**63 - 1}",
