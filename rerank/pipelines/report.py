@@ -49,7 +49,7 @@ def write_pipeline_report(folder: Path, out: Path | None = None) -> Path:
             figures=figures,
             queries=_queries(record, _texts(folder)),
             settings=_settings(folder, record),
-            stages=(folder / PIPELINE).read_text(encoding="utf-8"),
+            stages=(folder / PIPELINE).read_text(encoding="utf-8", errors="replace"),
         ),
     )
     return out
