@@ -11,6 +11,7 @@ from rerank.data.runs import read_qrels, read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.experiments.runs.run_files import compare_files
 from rerank.experiments.train import train_folds
+from tests.support.small_collection import next_commands
 
 
 @pytest.fixture
@@ -40,6 +41,10 @@ def test_from_nothing_to_the_table_and_at_once_again(tmp_path, monkeypatch, caps
     again = capsys.readouterr()
     assert again.out == table
     assert "remove the folder to make them again" in again.err
+    search, report = next_commands(again.err)
+    assert search[:2] == ["search", "runs/demo/towns/smoothi/fold1/checkpoint"]
+    main(report)
+    assert capsys.readouterr().out == "runs/demo/towns/report.html\n"
 
 
 def test_the_re_ranker_beats_bm25_because_of_what_it_learned(tmp_path, monkeypatch, shortened):

@@ -36,7 +36,7 @@ from rerank.pipelines.stages import (
 from rerank.retrieval.lucene_index import build_index
 from rerank.utils.errors import UserError
 from rerank.utils.integrity import record_of
-from tests.support.small_collection import exit_code, failed, in_a_copy, write_qrels
+from tests.support.small_collection import exit_code, failed, in_a_copy, next_commands, write_qrels
 
 ADAPTING = TrainingSettings(epochs=4, lists_per_epoch="all", lists_per_step=2, head_lr=1e-2)
 STAGES = {
@@ -546,4 +546,10 @@ def test_mistakes_are_one_line(here, capsys):
 def test_bm25_alone_needs_no_encoder(here, capsys):
     shutil.rmtree("encoder")
     main(["fit", "towns", "--encoder", "none", "--out", "p"])
-    assert "bm25" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "bm25" in printed.out
+    search, report, serve = next_commands(printed.err)
+    assert serve == ["serve", "p"]
+    assert search[:2] == ["search", "p"]
+    main(report)
+    assert capsys.readouterr().out == "p-report.html\n"

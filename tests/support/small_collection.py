@@ -3,6 +3,7 @@
 import contextlib
 import json
 import random
+import shlex
 import shutil
 import time
 from collections.abc import Iterable, Sequence
@@ -109,6 +110,12 @@ def exit_code(*words, main=main):
     with pytest.raises(SystemExit) as ended:
         main(list(words))
     return ended.value.code
+
+
+def next_commands(printed: str) -> list[list[str]]:
+    """The words after `rerank` of each command in a line `next: …`."""
+    commands = printed.partition("\nnext: ")[2].partition("\n")[0].split("; ")
+    return [shlex.split(command.removeprefix("rerank ")) for command in commands]
 
 
 def failed(capsys, *words, main=main):
