@@ -13,8 +13,11 @@ from rerank.utils.inside import inside
 QUERY_KEYS = ("anchor", "query")
 """The keys of the query of a pair; the first that a record has."""
 
-POSITIVE, NEGATIVE = "positive", "negative"
-"""The key of the relevant text, and the beginning of the keys of others: negative, negative_1, negative_2, …"""
+POSITIVE = "positive"
+"""The key of the relevant text."""
+
+NEGATIVE = "negative"
+"""The beginning of the keys of other texts: negative, negative_1, negative_2, …"""
 
 PAIR_LINE = '{"anchor": …, "positive": …, "negative": …}'
 

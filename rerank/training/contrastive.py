@@ -29,8 +29,14 @@ from rerank.utils.progress import log, progress, say_how_long, timed_sample
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformerTrainer
 
-ANCHOR, POSITIVE, NEGATIVE = "anchor", "positive", "negative_{}"
-"""The columns of the data set, under sentence-transformers' names."""
+ANCHOR = "anchor"
+"""The column of the queries in the data set; this and the next two are sentence-transformers' names."""
+
+POSITIVE = "positive"
+"""The column of the relevant texts."""
+
+NEGATIVE = "negative_{}"
+"""The columns of the hard negatives, by their number."""
 
 STATE = "state"
 """The folder with the state of an unfinished training."""

@@ -37,7 +37,9 @@ from scripts.benchmarks.workload import Workload, make_workload, on_device, open
 
 LIST = 4
 LISTS_PER_STEP = 8
-OURS, BASELINE, SCORING = "rerank", "CEDR-style loop", "rerank, scoring"
+OURS = "rerank"
+BASELINE = "CEDR-style loop"
+SCORING = "rerank, scoring"
 UNDROPPED = "CEDR-style loop without dropout of attention's weights"
 TRAINER = "CrossEncoderTrainer"
 TRAINER_BATCH = 8

@@ -53,7 +53,8 @@ TRAIN = ("train", "--config", "towns.toml")
 FIRST = (*TRAIN, "--fold", "1")
 CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
 PIPELINE = "runs/towns/pipeline"
-OWN_INDEX, INDEX = "runs/towns/index", "index"
+OWN_INDEX = "runs/towns/index"
+INDEX = "index"
 FIT = ("fit", "towns", "--pipeline", "stages.toml")
 FITS = {"fitted": FIT, "fitted on an index": (*FIT, "--first-stage.index", INDEX)}
 """The commands that fit a pipeline, by the state that each leaves."""

@@ -33,9 +33,11 @@ from scripts.benchmarks.workload import Workload, on_device
 from scripts.gpu_check.rows import Row, at_most
 from scripts.gpu_check.setting import TINY, Setting, cpu_scores, encoder_folder, flat_scores, open_documents, opened
 
-LISTS, DOCUMENTS, LISTS_PER_STEP = 8, 4, 4
-LR, HEAD_LR = 1e-3, 1e-2
-"""Large enough that a few steps change the scores by far more than rounding does."""
+LISTS = 8  # training lists of an epoch
+DOCUMENTS = 4  # of a list
+LISTS_PER_STEP = 4
+LR = 1e-3  # large enough that a few steps change the scores by far more than rounding does
+HEAD_LR = 1e-2  # of the head, which starts at random
 
 TOKENS = 1024
 """The budget: less than a step has, so that its gradient is computed in parts."""
@@ -47,8 +49,8 @@ Sums in another order change the last bits of a gradient, and Adam divides the g
 Adam's moments, or with a gradient of half of the lists, the difference is above 0.1.
 """
 
-EPOCHS, KEPT = 4, 2
-"""The epochs of a training, and those whose state is complete before it is interrupted."""
+EPOCHS = 4  # of a training
+KEPT = 2  # epochs whose state is complete before the training is interrupted
 
 PROCESSES = 2
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,9 @@ from markdown_it import MarkdownIt
 
 from rerank.utils.errors import UserError
 
-SHELL, PYTHON, FILE = "shell", "python", "file"
+SHELL = "shell"
+PYTHON = "python"
+FILE = "file"
 LANGUAGES = {"": SHELL, "bash": SHELL, "sh": SHELL, "python": PYTHON, "toml": FILE, "text": "", "yaml": "", "json": ""}
 """What the languages of fences are run as; "" is not run."""
 NOTE = re.compile(r"<!-- run: (.*?) -->", re.DOTALL)

@@ -34,7 +34,10 @@ from rerank.pipelines.stages import FeaturesStage
 from rerank.pipelines.stages.features import FeaturesRanker, columns_of
 from rerank.pipelines.stages.world import World
 
-MEASURE, TOP, DEPTH, STEP = "nDCG@20", 20, 100, 0.3
+MEASURE = "nDCG@20"
+TOP = 20  # the first documents, whose share of the gradient is shown
+DEPTH = 100  # documents of a query
+STEP = 0.3  # length of the first step
 LOSSES = (
     LossSettings("smoothi", {"alpha": 1.0}),
     LossSettings("smoothi", {"alpha": 10.0}),

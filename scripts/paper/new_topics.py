@@ -30,7 +30,9 @@ from rerank.pipelines.selection import select
 from rerank.pipelines.stages.base import Stage, below
 from scripts.paper.text_parts import Groups, Opened, grouped_interval, pack
 
-FIRST, BASE, NESTED = "bm25", "neighbours", "nested"
+FIRST = "bm25"
+BASE = "neighbours"
+NESTED = "nested"
 HEAD = (
     "collection",
     "BM25",
