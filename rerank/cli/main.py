@@ -169,25 +169,29 @@ def _fail(error: Exception) -> NoReturn:
 
 def _in_our_style(error: Exception) -> str:
     """The message of an error; those of cyclopts and the system with the flag, the value and the file of --config."""
-    from cyclopts import CoercionError, UnknownOptionError, UnusedCliTokensError, ValidationError
+    from cyclopts import CoercionError, MissingArgumentError, UnknownOptionError, UnusedCliTokensError, ValidationError
 
     from rerank.config.flags import setting_flags
 
     text = str(error)
+    chain = getattr(error, "command_chain", None) or ()
+    command = " ".join(["rerank", *chain])
     if isinstance(error, UnknownOptionError):
         flag = (error.token.keyword or error.token.value).partition("=")[0]
         known, hyperparameter = setting_flags(), f"--loss.{flag.lstrip('-')}"
         if flag in known:
-            command = " ".join(["rerank", *(error.command_chain or ())])
             text = f"{flag}: has no effect on `{command}`, which does not take it"
         elif hyperparameter in known:
             text = f"Unknown option: {flag}. Did you mean {hyperparameter}?"
     elif isinstance(error, UnusedCliTokensError) and error.unused_tokens:
-        (given, *_), chain = error.unused_tokens, error.command_chain or ()
-        command = " ".join(["rerank", *chain])
+        given = error.unused_tokens[0]
         text = f"{given}: `{command}` takes no such argument; `{command} --help` shows what it takes"
         if chain and chain[0] in COLLECTION_BY_FLAG:
             text = f"{given}: `{command}` takes no argument; --collection {given} names a collection"
+    elif isinstance(error, MissingArgumentError) and error.argument and error.keyword is None and "?" not in text:
+        is_flag = error.argument.index is None
+        name = error.argument.name if is_flag else error.argument.name.removeprefix("--").upper()
+        text = f"`{command}`: expected {name}, got none; `{command} --help` has an example"
     elif isinstance(error, CoercionError) and error.msg is not None:  # raised by a converter of ours
         text = f"{_file_of(error.token)}{text}"
     elif isinstance(error, ValidationError) and error.argument and error.exception_message:

@@ -38,6 +38,9 @@ MISTAKES = {
     # arguments
     "train towns": "towns: `rerank train` takes no argument; --collection towns names a collection",
     "verify RUN more": "more: `rerank verify` takes no such argument; `rerank verify --help` shows what it takes",
+    "fit": "rerank: `rerank fit`: expected COLLECTION, got none; `rerank fit --help` has an example",
+    "mine towns --out no.jsonl": "rerank: `rerank mine`: expected --by, got none",
+    "mine towns --out no.jsonl --by": 'rerank: Command "mine" parameter --by requires an argument.',
     # values of settings
     f"{FOLD} --seed -1": "--training.seed: got -1",
     f"{FOLD} --seed {2**63}": f"--training.seed: got {2**63}, expected 0 to {2**63 - 1}",
