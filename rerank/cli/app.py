@@ -22,8 +22,10 @@ COMMANDS = {
     "cross-validated; the last stage answers unless another is clearly ahead.\n\n"
     "Example: rerank fit my-collection --encoder sentence-transformers/all-MiniLM-L6-v2",
     "update": "Take new, changed and removed documents into a fitted pipeline.\n\n"
-    "Only new and changed documents are embedded; nothing is learned or measured again.",
-    "retrieve": "Retrieve candidates with BM25 into runs/<collection>/bm25.run.",
+    "Only new and changed documents are embedded; nothing is learned or measured again.\n\n"
+    "Example: rerank update runs/my-collection/pipeline",
+    "retrieve": "Retrieve candidates with BM25 into runs/<collection>/bm25.run.\n\n"
+    "Example: rerank retrieve --collection my-collection --depth 100",
     "fuse": "Fuse runs into one, by reciprocal rank or by interpolation.\n\n"
     "The weights of an interpolation are given, or tuned on validation queries.\n\n"
     "Example: rerank fuse bm25.run dense.run --out fused.run",
@@ -52,7 +54,8 @@ COMMANDS = {
     "eval": "Evaluate and compare runs: means, standard errors, significance tests.\n\n"
     "Example: rerank eval bm25.run ours.run --qrels qrels.txt --measures nDCG@20 AP",
     "verify": "Verify finished runs against their manifests: files, hashes, settings, values.\n\n"
-    "Exit code 1 if something differs.",
+    "Exit code 1 if something differs.\n\n"
+    "Example: rerank verify runs/my-collection",
     "report": "Write an HTML page about experiments, a pipeline or run files: tables, charts, queries, settings.\n\n"
     "Example: rerank report runs/my-collection",
     "plot": "Write a chart of the report as a PDF, SVG or PNG file.\n\n"

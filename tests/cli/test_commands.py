@@ -55,8 +55,8 @@ def test_the_first_screen_has_an_example_and_short_flags_and_all_the_rest(capsys
 
 
 def test_the_examples_in_the_help_are_commands():
+    assert [name for name, text in COMMANDS.items() if "Example: " not in text] == ["demo", "doctor"]  # take nothing
     examples = [text.partition("Example: rerank ")[2] for text in COMMANDS.values() if "Example: " in text]
-    assert examples
     for example in examples:
         make_app().parse_args(shlex.split(example), exit_on_error=False, print_error=False)
 
