@@ -188,7 +188,12 @@ def _in_our_style(error: Exception) -> str:
         text = f"{given}: `{command}` takes no such argument; `{command} --help` shows what it takes"
         if chain and chain[0] in COLLECTION_BY_FLAG:
             text = f"{given}: `{command}` takes no argument; --collection {given} names a collection"
-    elif isinstance(error, MissingArgumentError) and error.argument and error.keyword is None and "?" not in text:
+    elif (
+        isinstance(error, MissingArgumentError)
+        and error.argument
+        and error.keyword is None
+        and "Did you mean" not in text
+    ):
         is_flag = error.argument.index is None
         name = error.argument.name if is_flag else error.argument.name.removeprefix("--").upper()
         text = f"`{command}`: expected {name}, got none; `{command} --help` has an example"

@@ -17,6 +17,7 @@ from rerank.evaluation.significance import (
     paired_test,
 )
 from rerank.evaluation.tables import Cell, Table, cells, format_mean
+from rerank.utils.texts import counted
 
 LEVEL = 0.05  # significance level
 COLUMNS = 5  # measures side by side, as in the paper's table; more do not fit a terminal
@@ -220,8 +221,9 @@ def _legend_of_details(with_folds: bool, others: int, settings: ComparisonSettin
     if not others:
         return [intervals]
     label, test, reference = CORRECTIONS[settings.correction][0], TESTS[settings.test], settings.baseline or "the best"
-    runs = "1 other run" if others == 1 else f"{others} other runs"
-    corrected = f"corrected by {label} over the {runs} of each measure" if label else "not corrected"
+    corrected = (
+        f"corrected by {label} over the {counted(others, 'other run')} of each measure" if label else "not corrected"
+    )
     return [
         intervals,
         f"{{best}}: best. Differences are to {reference}, over the queries; ↑, ↓: p corrected < {LEVEL}.",

@@ -108,15 +108,19 @@ def _ndcg_changes(labels: Tensor, real: Tensor, cutoff: int | None, weighting: s
     apart = torch.cat([torch.zeros_like(drops), drops[:-1]]).unfold(0, len(ranks), 1)
     row_of = len(ranks) - ranks.long()
 
+    def by_distance(upper: slice, lower: slice) -> Tensor:
+        return apart[row_of[upper], lower]
+
+    def by_rank(upper: slice, lower: slice) -> Tensor:
+        return at_rank[upper, None] - at_rank[None, lower]
+
+    def by_both(upper: slice, lower: slice) -> Tensor:
+        return mu * by_distance(upper, lower) + by_rank(upper, lower)
+
+    factors = dict(zip(WEIGHTINGS, (by_distance, by_rank, by_both), strict=True))[weighting]
+
     def changes(lists: slice, upper: slice, lower: slice) -> Tensor:
-        by_distance = apart[row_of[upper], lower]
-        if weighting == "ndcg_loss2":
-            factors = by_distance
-        else:
-            factors = at_rank[upper, None] - at_rank[None, lower]
-            if weighting == "ndcg_loss2++":
-                factors = factors + mu * by_distance
-        return (gains[lists, upper, None] - gains[lists, None, lower]).mul_(factors)
+        return (gains[lists, upper, None] - gains[lists, None, lower]).mul_(factors(upper, lower))
 
     return changes
 

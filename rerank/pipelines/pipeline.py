@@ -12,7 +12,7 @@ from rerank.pipelines.fitted import Fitted, find
 from rerank.pipelines.folder import check_place, load_fitted, save_again
 from rerank.pipelines.graph import as_toml, in_order, read_pipeline
 from rerank.pipelines.record import read_evidence
-from rerank.pipelines.stages.base import Stage, below
+from rerank.pipelines.stages.base import Stage, below, is_stage
 from rerank.pipelines.stages.composition import Stages
 from rerank.pipelines.transformer import make_transformer
 from rerank.utils.errors import UserError
@@ -44,7 +44,7 @@ class Pipeline:
         if not isinstance(stages, Mapping):
             raise TypeError(f"stages: expected {{name: stage}}, got {type(stages).__name__}")
         for name, one in {**stages, **more}.items():
-            if not (isinstance(name, str) and isinstance(one, Stage)) or isinstance(one, type):
+            if not (isinstance(name, str) and is_stage(one)):
                 raise TypeError(f"stages: expected {{name: stage}}, got {name!r:.40}: {one!r:.80}")
         self.stages = in_order({**stages, **more})
         self._fitted: Fitted | None = None

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.experiments.report.drawing import INK, SERIES, draw_figure, inline_svg
-from rerank.experiments.report.elements import Figure, Missing, Rows, render_page
+from rerank.experiments.report.elements import Figure, Missing, Rows, origin_rows, render_page
 from rerank.experiments.runs.layout import MANIFEST
 from rerank.pipelines.evidence_table import NORMAL, as_table, limits
 from rerank.pipelines.folder import PIPELINE, queries_of
@@ -59,12 +58,10 @@ def _settings(folder: Path, record: EvidenceRecord) -> Rows:
     """What the pipeline was fitted with, and when; the settings of its stages are in its TOML file."""
     manifest = read_pipeline_manifest(folder)
     inputs = manifest["pipeline"]["inputs"]
-    versions = [f"{name} {one}" for name, one in manifest.get("versions", {}).items() if one]
-    written = date.fromtimestamp((folder / MANIFEST).stat().st_mtime)
     rows: list[tuple[str, object]] = [("measure", record["measure"]), ("parts", record["parts"])]
     if inputs:
         rows += [("seed", inputs["seed"]), ("precision", inputs["precision"]), ("language", inputs["language"])]
-    return Rows(("setting", "value"), [*rows, ("versions", ", ".join(versions)), ("date", written.isoformat())])
+    return Rows(("setting", "value"), [*rows, *origin_rows(manifest.get("versions", {}), [folder / MANIFEST])])
 
 
 def _figure(title: str, caption: str, draw: Draw, record: EvidenceRecord) -> Figure:

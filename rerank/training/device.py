@@ -29,6 +29,7 @@ from rerank.models.reranker import Reranker
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
 from rerank.utils.parallel import GPUS
+from rerank.utils.texts import counted
 
 LONGEST_WAIT = timedelta(days=1)
 """The time that a process waits for the others: only the main process downloads, indexes, retrieves and tokenises."""
@@ -208,8 +209,7 @@ def describe_device(device: str, precision: Precision) -> str:
     selected = select_device(device)
     chosen = choose_precision(precision, selected)
     if selected.type == "cpu":
-        count = torch.get_num_threads()
-        threads = "1 thread" if count == 1 else f"{count} threads"
+        threads = counted(torch.get_num_threads(), "thread")
         gain = f"products in bf16 are {bf16_gain():.2g} times as fast as in float32"
         return f"CPU, {threads}, {chosen}: {gain}; training bert-base needs a GPU"
     if selected.type == "mps":

@@ -242,8 +242,9 @@ def test_a_path_is_never_taken_for_an_id(folder, monkeypatch, source):
         UserError, match="collection: expected a folder, a file or an ir_datasets id, got an empty name"
     ):
         open_collection("")  # not the working directory
-    with pytest.raises(UserError, match=r"test\.tsv: is a file without feature vectors; expected a folder with"):
-        open_collection(str(folder / "qrels" / "test.tsv"))
+    for name in ("corpus.jsonl", "qrels/test.tsv"):
+        with pytest.raises(UserError, match=f"{name}: is a file without feature vectors; expected a folder with"):
+            open_collection(str(folder / name))
 
 
 def test_a_registered_reader_opens_files_with_other_keys(folder, monkeypatch):

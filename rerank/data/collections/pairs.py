@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rerank.data.collections.beir import CORPUS
 from rerank.data.folds import Judged, merge_splits
 from rerank.data.records import PAIR_LINE, Pair, data_files, pair_of, read_records, source_hash, text_id
 from rerank.data.types import Document, Qrels
@@ -28,10 +29,13 @@ class Pairs:
 
     @classmethod
     def matches(cls, source: str) -> bool:
-        """Whether it is a .jsonl file, or a folder without corpus.jsonl whose first record is a pair."""
+        """Whether it is a .jsonl file but corpus.jsonl, or a folder without corpus.jsonl whose first record is a pair.
+
+        A line of the file that is no pair is refused when it is read.
+        """
         path = Path(source)
         if path.is_file() and path.suffix == ".jsonl":
-            return True  # no other format has this suffix; a line that is no pair is refused when it is read
+            return path.name != CORPUS
         if not _is_data_set(path):
             return False
         try:
@@ -109,7 +113,7 @@ class Pairs:
 
 
 def _is_data_set(folder: Path) -> bool:
-    if not folder.is_dir() or (folder / "corpus.jsonl").exists():
+    if not folder.is_dir() or (folder / CORPUS).exists():
         return False
     try:
         return bool(data_files(folder))

@@ -1,6 +1,7 @@
 """The elements of report pages: tables, charts, and reasons why an element is missing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -32,6 +33,14 @@ class Figure(NamedTuple):
     title: str
     caption: str
     svg: str | Missing
+
+
+def origin_rows(versions: Mapping[str, str | None], manifests: Sequence[Path]) -> list[tuple[str, str]]:
+    """The rows of a table of settings that say with which versions and on which days `manifests` were written."""
+    shown = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    days = {date.fromtimestamp(manifest.stat().st_mtime).isoformat() for manifest in manifests}
+    rows = [("versions", shown), ("date", ", ".join(sorted(days)))]
+    return [(name, value) for name, value in rows if value]
 
 
 def or_missing(make: Callable[[], Made]) -> Made | Missing:

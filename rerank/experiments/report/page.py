@@ -1,7 +1,6 @@
 """`rerank report`: writes an HTML page about experiments or run files, from report.html and report.css."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -12,7 +11,7 @@ from rerank.data.collections import Collection, open_collection
 from rerank.evaluation.compare import Comparison
 from rerank.evaluation.tables import Table
 from rerank.experiments.report.drawing import inline_svg
-from rerank.experiments.report.elements import Figure, Missing, Rows, or_missing, render_page
+from rerank.experiments.report.elements import Figure, Missing, Rows, or_missing, origin_rows, render_page
 from rerank.experiments.report.plot import CHARTS, DEPTH, LEARNING, Gain, chart_figure, gains, logged_folds
 from rerank.experiments.report.queries import Texts, documents_of, most_changed, read_documents, shown_documents
 from rerank.experiments.runs.experiment_results import ExperimentResults, FoldEpoch, FoldResults
@@ -165,13 +164,9 @@ def _settings(experiment: ExperimentResults) -> Rows:
     changed = differences(sections(Config()), experiment.settings)
     rows: list[list[object]] = [[key, now] for key, (_, now) in changed.items()]
     rows += [["training.seed", experiment.setting("training.seed")]] if "training.seed" not in changed else []
-    facts = [fold.facts for fold in experiment.folds if fold.facts]
-    versions = [f"{name} {one}" for name, one in (facts[0].get("versions", {}) if facts else {}).items() if one]
-    written = [fold.folder.manifest.stat().st_mtime for fold in experiment.folds if fold.facts]
-    dates = {date.fromtimestamp(seconds).isoformat() for seconds in written}
-    rows += [["versions", ", ".join(versions)]] if versions else []
-    rows += [["date", ", ".join(sorted(dates))]] if dates else []
-    return Rows(("setting", "value"), rows)
+    known = [(fold.facts.get("versions", {}), fold.folder.manifest) for fold in experiment.folds if fold.facts]
+    origin = origin_rows(known[0][0], [manifest for _, manifest in known]) if known else []
+    return Rows(("setting", "value"), [*rows, *origin])
 
 
 def _description(results: Results, experiment: ExperimentResults) -> str:

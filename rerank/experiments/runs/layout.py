@@ -132,10 +132,10 @@ class CollectionFolder:
     def bm25_run(self, differences: Mapping[str, object] = MappingProxyType({})) -> Path:
         """BM25's run: bm25.run with the settings of the first one, else with what differs from them in its name.
 
-        >>> str(CollectionFolder(Path("towns")).bm25_run({"k1": 1.2, "depth": 15}))
-        'towns/bm25-k1=1.2-depth=15.run'
+        >>> str(CollectionFolder(Path("towns")).bm25_run({"k1": 1.2, "b": 0.0, "depth": 15, "query_field": ""}))
+        'towns/bm25-k1=1.2-b=0.0-depth=15-query_field=default.run'
         """
-        words = "".join(f"-{name}={value or 'default'}" for name, value in differences.items())
+        words = "".join(f"-{name}={'default' if value == '' else value}" for name, value in differences.items())
         return self.path / ("bm25" + re.sub(r"[\s/]", "_", words) + ".run")
 
     def teacher(self, identity: str) -> tuple[Path, Path]:

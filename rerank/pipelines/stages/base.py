@@ -5,7 +5,7 @@ import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from rerank.data.types import Fold, Run
 from rerank.pipelines.stages.world import World
@@ -107,6 +107,11 @@ def expect_one_below(settings: Stage) -> None:
 def below(settings: Stage) -> tuple[str, ...]:
     """The names of the stages below; () for a stage that retrieves, or before `>>` sets them."""
     return tuple(filter(None, (settings.of,) if isinstance(settings.of, str) else settings.of))
+
+
+def is_stage(value: object) -> TypeGuard[Stage]:
+    """Whether a value is the settings of a stage; a class of settings is not."""
+    return isinstance(value, Stage) and not isinstance(value, type)
 
 
 def takes_stages(settings: Stage) -> bool:

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeGuard
 
-from rerank.pipelines.stages.base import STAGES, Stage, below, takes_stages
+from rerank.pipelines.stages.base import STAGES, Stage, below, is_stage, takes_stages
 from rerank.utils.errors import UserError
 
 FUSION = "fusion"
@@ -31,7 +30,7 @@ class Stages(dict[str, Stage], Composable):
 
     def __rshift__(self, other: object) -> "Stages":
         """These stages, with `other` on top of the last one; raises UserError if `other` does not re-rank."""
-        if not _is_stage(other) or not takes_stages(other):
+        if not is_stage(other) or not takes_stages(other):
             raise UserError(f">> {_shown(other)}: expected a stage that re-ranks the documents of another one")
         if other.of:
             raise UserError(f">> {_shown(other)}: already has of = {other.of!r}; leave it out, as >> sets it")
@@ -63,15 +62,11 @@ def _as_stages(stage: object) -> Stages:
     """A stage, named by its kind; raises UserError if it is no stage, or needs stages below."""
     if isinstance(stage, Stages):
         return stage
-    if not _is_stage(stage):
+    if not is_stage(stage):
         raise UserError(f"{_shown(stage)}: is no stage; expected settings such as BM25Stage()")
     if takes_stages(stage):
         raise UserError(f"{_shown(stage)}: has no stage below it; put one before it with >>")
     return Stages({stage.kind: stage})
-
-
-def _is_stage(value: object) -> TypeGuard[Stage]:
-    return isinstance(value, Stage) and not isinstance(value, type)
 
 
 def _free_name(name: str, taken: Mapping[str, object]) -> str:
