@@ -15,7 +15,7 @@ from rerank.config import (
 )
 from rerank.config.flags import Flags
 from rerank.config.settings import NAME, often
-from rerank.utils.parameters import PathText
+from rerank.utils.parameters import Count, PathText
 from rerank.utils.progress import print_result
 
 
@@ -56,7 +56,11 @@ class DistillFlags(Flags):
 
 
 def distill(
-    *teachers: PathText, fold: str = "all", teacher_template: str = "", flags: DistillFlags = DistillFlags()
+    *teachers: PathText,
+    fold: str = "all",
+    teacher_template: str = "",
+    documents: Count = "all",
+    flags: DistillFlags = DistillFlags(),
 ) -> None:
     """Trains an encoder, the student, on the scores of one or several teachers.
 
@@ -68,7 +72,9 @@ def distill(
         The test fold: 1, 2, …, or all; or final, the model to deploy.
     teacher_template
         The teacher's prompt with {query} and {document}; --encoder.template is the student's.
+    documents
+        Documents of a training list, drawn by --seed from the candidates; all: every candidate.
     """
     from rerank.experiments.distill import distill
 
-    print_result(distill(flags.config(), teachers, fold, teacher_template).path)
+    print_result(distill(flags.config(), teachers, fold, teacher_template, documents).path)

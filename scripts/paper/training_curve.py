@@ -13,6 +13,7 @@ paired t-test over the queries, whose values are means over the draws. What is i
 import argparse
 import random
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -30,12 +31,12 @@ from rerank.config import (
 from rerank.data.collections import open_collection
 from rerank.data.folds import read_folds
 from rerank.data.runs import read_qrels, read_run
-from rerank.data.types import Run
+from rerank.data.types import Qrels, Run
 from rerank.evaluation.significance import paired_test
 from rerank.evaluation.tables import aligned
 from rerank.experiments.report.drawing import draw_figure, save
 from rerank.experiments.runs.experiment_results import ExperimentResults
-from rerank.experiments.runs.layout import CollectionFolder
+from rerank.experiments.runs.layout import ExperimentFolder
 from rerank.experiments.train import train_folds
 from rerank.pipelines.folder import RUNS
 from scripts.paper.learning_curve import Means, plot_means, write_judgments
@@ -85,9 +86,8 @@ def fitted_run(source: Path, size: int, draw: int, args: argparse.Namespace) -> 
     return read_run(place / "pipeline" / RUNS / f"{pipeline.answer}.run")
 
 
-def values_of(source: Path, size: int, draw: int, args: argparse.Namespace) -> dict[str, Values]:
-    """Name of a ranking -> the values of the test queries."""
-    place = args.folder / f"{size}-{draw}"
+def settings_of(copy: Path, folder: Path, args: argparse.Namespace, seed: int = 0) -> Config:
+    """How a model is trained on a collection; results are written below `folder`."""
     training = TrainingSettings(
         epochs=args.epochs,
         lists_per_epoch=LISTS,
@@ -95,31 +95,62 @@ def values_of(source: Path, size: int, draw: int, args: argparse.Namespace) -> d
         patience=3,
         measure=MEASURE,
         validate_queries=args.validate_queries,
-        seed=draw,
+        seed=seed,
     )
-    config = Config(
-        CollectionSettings(str(split_of(source, size, draw, place))),
+    return Config(
+        CollectionSettings(str(copy)),
         FirstStageSettings(depth=100),
         EncoderSettings(args.encoder, max_doc_tokens=256),
         loss=LossSettings(args.loss),
         training=training,
-        output=OutputSettings(str(place / "runs")),
+        output=OutputSettings(str(folder / "runs")),
     )
-    results = ExperimentResults(train_folds(config))
-    (fold,), folder = results.folder.folds, CollectionFolder(place / "runs" / source.name)
-    qrels, first = read_qrels(folder.qrels), read_run(results.first_stage_file)
-    valid, run = read_run(fold.valid_run), read_run(fold.test_run)
-    (split,) = read_folds(folder.folds)
-    judged = {query: qrels[query] for query in split.test if qrels.get(query)}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The rankings of a trained model, and of the first stage that it re-ranks."""
+
+    qrels: Qrels
+    first: Run
+    valid: Run
+    test: Run
+
+    @classmethod
+    def of(cls, folder: ExperimentFolder) -> "Trained":
+        """The only fold of an experiment; the judgments are those of its test and validation queries."""
+        results, collection = ExperimentResults(folder), folder.collection
+        (fold,) = folder.folds
+        (split,) = read_folds(collection.folds)
+        qrels = read_qrels(collection.qrels)
+        kept = {query: qrels[query] for query in (*split.valid, *split.test) if qrels.get(query)}
+        valid, test = read_run(fold.valid_run), read_run(fold.test_run)
+        return cls(kept, read_run(results.first_stage_file), valid, {q: test.get(q, {}) for q in split.test})
+
+    def fused_with(self, run: Run) -> Run:
+        """The test queries by the model and a run, with weights that the validation queries choose."""
+        return fused_with(run, self.valid, self.test, self.qrels, MEASURE)
+
+    def values(self, run: Run) -> Values:
+        """The value of each judged test query."""
+        judged = {query: self.qrels[query] for query in self.test if query in self.qrels}
+        return measured(judged, {query: run.get(query, {}) for query in judged}, MEASURE)
+
+
+def values_of(source: Path, size: int, draw: int, args: argparse.Namespace) -> dict[str, Values]:
+    """Name of a ranking -> the values of the test queries."""
+    place = args.folder / f"{size}-{draw}"
+    config = settings_of(split_of(source, size, draw, place), place, args, seed=draw)
+    trained = Trained.of(train_folds(config))
     fitted = fitted_run(source, size, draw, args)
     runs = {
-        "BM25": first,
-        "trained": run,
-        "trained + BM25": fused_with(first, valid, run, qrels, MEASURE),
+        "BM25": trained.first,
+        "trained": trained.test,
+        "trained + BM25": trained.fused_with(trained.first),
         "rerank fit": fitted,
-        "trained + fit": fused_with(fitted, valid, run, qrels, MEASURE),
+        "trained + fit": trained.fused_with(fitted),
     }
-    return {name: measured(judged, {q: ranked.get(q, {}) for q in judged}, MEASURE) for name, ranked in runs.items()}
+    return {name: trained.values(run) for name, run in runs.items()}
 
 
 def row_of(size: int, values: dict[str, Values]) -> list[str]:

@@ -78,6 +78,26 @@ def test_the_teacher_scores_every_candidate_once_and_its_scores_are_training_lis
     assert runs[0].replace(" distill-margin_mse\n", " by-hand\n") == runs[1]
 
 
+def test_a_list_has_so_many_documents_drawn_by_the_seed(here, teacher, capsys):
+    main(command("--fold", "1", "--epochs", "1"))
+    whole = {record["query_id"]: dict(zip(record["doc_ids"], record["labels"], strict=True)) for record in scored()}
+    (path,) = Path("runs/towns").glob("teacher-*.jsonl")
+    drawn = {}
+    for seed in "0", "1":
+        main(command("--fold", "1", "--epochs", "1", "--documents", "3", "--seed", seed, "--name", f"drawn{seed}"))
+        (lists,) = set(Path("runs/towns").glob("teacher-*.jsonl")) - {path, *drawn}
+        drawn[lists] = records(lists)
+        for record in drawn[lists]:
+            scores = whole[record["query_id"]]
+            assert len(record["doc_ids"]) == min(3, len(scores))
+            assert record["doc_ids"] == [doc_id for doc_id in scores if doc_id in record["doc_ids"]]
+            assert record["labels"] == [scores[doc_id] for doc_id in record["doc_ids"]]
+    of_first, of_second = drawn.values()
+    assert of_first != of_second
+    capsys.readouterr()
+    assert "--documents 1: expected all, or two or more" in failed(capsys, *command("--documents", "1"))
+
+
 def test_several_teachers_a_run_among_them(here, teacher, capsys):
     """The labels are the mean of the scores, each standardised in its list."""
     main(["score", "teacher", "runs/towns/bm25.run", "--collection", "towns", "--out", "teacher.run"])
