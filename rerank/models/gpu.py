@@ -65,6 +65,16 @@ def _seconds_of_product(dtype: torch.dtype) -> float:
 DEVICES = Path("/dev")
 
 
+def expect_usable_gpu(index: int, said: str, remedy: str) -> None:
+    """Raises UserError if torch cannot run on an NVIDIA GPU; `said` begins the message, and `remedy` ends it.
+
+    A GPU beyond those that torch finds counts as the first one.
+    """
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if reason := unusable_gpu(index if index < count else 0):
+        raise UserError(f"{said}: PyTorch cannot run on the NVIDIA GPU of this machine: {reason.rstrip('.')}; {remedy}")
+
+
 def unusable_gpu(index: int = 0) -> str:
     """Why torch cannot run on NVIDIA GPU number `index`; "" if it can, or if no GPU is visible."""
     if torch.cuda.is_available():
@@ -82,7 +92,10 @@ def unusable_gpu(index: int = 0) -> str:
 
 
 def open_device(device: str | torch.device | None) -> torch.device:
-    """The device; None: a CUDA GPU if there is one, else the CPU. Raises UserError for a device torch cannot use."""
+    """A device that Python code names; None: a CUDA GPU if there is one, else the CPU.
+
+    `rerank.training.device.select_device` opens the device of a run. Raises UserError for a device torch cannot use.
+    """
     if not isinstance(device, str | torch.device | None):
         raise TypeError(f"device: expected a text or a torch.device, got {device!r:.80}")
     try:
@@ -91,13 +104,8 @@ def open_device(device: str | torch.device | None) -> torch.device:
         raise UserError(
             f"device {device}: torch has no such device; expected such as cpu, cuda, cuda:1 or mps"
         ) from None
-    index = target.index or 0
-    known = index if index < torch.cuda.device_count() else 0
-    if (device is None or target.type == "cuda") and (reason := unusable_gpu(known)):
-        raise UserError(
-            f"device {device}: PyTorch cannot run on the NVIDIA GPU of this machine: {reason.rstrip('.')}; "
-            'device="cpu" takes the CPU'
-        )
+    if device is None or target.type == "cuda":
+        expect_usable_gpu(target.index or 0, f"device {device}", 'device="cpu" takes the CPU')
     try:
         torch.empty(0, device=target)
     except (AssertionError, RuntimeError) as error:  # builds and drivers raise different types

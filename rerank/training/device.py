@@ -22,8 +22,8 @@ from rerank.models.gpu import (
     autocast_of,
     bf16_gain,
     choose_precision,
+    expect_usable_gpu,
     has_flash_attention,
-    unusable_gpu,
 )
 from rerank.models.reranker import Reranker
 from rerank.utils.errors import UserError
@@ -160,10 +160,10 @@ def uses_tf32(accelerator: Accelerator) -> bool:
 
 
 def select_device(device: str) -> torch.device:
-    """The device with this name; auto is a CUDA GPU if there is one, else the CPU.
+    """The device of a run, by the name in its settings; auto is a CUDA GPU if there is one, else the CPU.
 
-    A GPU with a number becomes the current one. Raises UserError for a device that this machine lacks, and for an
-    NVIDIA GPU that torch cannot run on.
+    A GPU with a number becomes the current one; each of several processes has the GPU of its number. Raises UserError
+    for a device that this machine lacks, and for an NVIDIA GPU that torch cannot run on.
     """
     kind, _, number = device.partition(":")
     if kind == "cpu":
@@ -181,11 +181,7 @@ def select_device(device: str) -> torch.device:
             f"--training.device {device}: each of several processes has a GPU of its own; expected auto or cuda"
         )
     index = int(number or os.environ.get("LOCAL_RANK", "0"))
-    if reason := unusable_gpu(index if index < count else 0):
-        raise UserError(
-            f"--training.device {device}: PyTorch cannot run on the NVIDIA GPU of this machine: "
-            f"{reason.rstrip('.')}; --device cpu takes the CPU"
-        )
+    expect_usable_gpu(index, f"--training.device {device}", "--device cpu takes the CPU")
     if not count:
         if kind == "cuda":
             raise UserError(f"--training.device {device}: PyTorch finds no CUDA GPU here; expected auto or cpu")
