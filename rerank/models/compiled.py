@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.gpu import SMALL, Autocast
-from rerank.models.packing import evaluating, layers_of, probe_of
+from rerank.models.packing import evaluating, layers_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -95,6 +95,6 @@ def _gradient(model: CrossEncoder, autocast: Autocast) -> Tensor:
     weights = [weight for weight in model.encoder.parameters() if weight.requires_grad]
     with evaluating(model), torch.enable_grad():
         with autocast():
-            scores = model(probe_of(model))
+            scores = model(model.probe())
         gradients = torch.autograd.grad(scores.float().sum(), weights, allow_unused=True)
     return torch.cat([gradient.flatten().float() for gradient in gradients if gradient is not None])

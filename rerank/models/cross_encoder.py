@@ -1,6 +1,6 @@
 """The cross-encoder: scores packed (query, passage) pairs and pools them into document scores."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -12,11 +12,29 @@ from rerank.config import EncoderSettings
 from rerank.data.splitting import EVEN
 from rerank.models.encoder import LoadedEncoder
 from rerank.models.encoder_inputs import bucket_by_length, device_offsets, packed, padded
-from rerank.models.gpu import FARTHEST, SMALL, Autocast, has_flash_attention
+from rerank.models.gpu import FARTHEST, SMALL, Autocast, full_float32, has_flash_attention
 from rerank.models.heads import Float32Linear
 from rerank.models.hub import Recorded
-from rerank.models.packing import pack, packing_error, rounding_error
+from rerank.models.packing import (
+    PROBE_LENGTHS,
+    TOLERANCE,
+    evaluating,
+    keep_first_tokens,
+    layers_of,
+    probe_passages,
+    relative_difference,
+    set_packed_attention,
+)
 from rerank.models.pooling import POOLINGS
+
+COMPARED = "padded, to be compared with packed passages"
+"""The `padding_reason` of a model while it is compared."""
+
+ROUNDINGS = 4
+"""Allowed error of packed passages over that of padded ones, both relative to float32, in the precision of a run."""
+
+LARGEST_ROUNDING = 0.2
+"""Most error that rounding explains, relative to the largest value; attention to other passages gives more."""
 
 
 class CrossEncoder(nn.Module):
@@ -52,7 +70,39 @@ class CrossEncoder(nn.Module):
         self.flash = True
         self.in_float32 = self.compiled = False
         self.own_attention: str = self.encoder.config._attn_implementation
-        self.padding_reason = pack(self)
+        self.padding_reason = self._pack()
+
+    def probe(self, lengths: Sequence[int] = PROBE_LENGTHS) -> Packed:
+        """A few passages, on the device of the model."""
+        vocab_size = self.encoder.config.get_text_config().vocab_size
+        passages = probe_passages(self.pad_id, vocab_size, self.max_length, lengths)
+        return passages.to(next(self.parameters()).device)
+
+    @torch.no_grad()
+    def _pack(self) -> str:
+        """Makes the encoder take packed passages; returns "", or the reason why it cannot.
+
+        The last layer then returns only the first token of each passage, (passages, 1, hidden), unless the head reads
+        the last token. A check compares vectors; for an encoder with its own head, which may read other tokens, scores.
+        """
+        encoder, inputs = self.encoder, self.probe()
+        own_head = self.head is None and self.last_token is None
+
+        def values(is_packed: bool) -> Tensor:
+            self.padding_reason = "" if is_packed else COMPARED
+            found: Tensor = (self if own_head else self.vectors)(inputs)
+            return found
+
+        layers = layers_of(encoder)
+        if self.last_token is None and not layers:
+            return f"{type(encoder).__name__} has no list of its layers"
+        hooks = keep_first_tokens(layers[-1]) if self.last_token is None else []
+        body = encoder if self.last_token is None else encoder.base_model
+        with evaluating(encoder):
+            reason = set_packed_attention(encoder, body.forward, values)
+        for hook in hooks if reason else ():
+            hook.remove()
+        return reason
 
     def place(self, device: torch.device, autocast: Autocast, chosen: bool = False) -> list[str]:
         """Moves the model to a device, and checks its attention and its precision there.
@@ -71,11 +121,11 @@ class CrossEncoder(nn.Module):
             return lines
         if has_flash_attention(device):
             self.flash = True
-            if not (reason := packing_error(self, autocast)):
+            if not (reason := self._packing_error(autocast)):
                 return lines
             lines.append(f"FlashAttention is not used on {device}: {reason}")
         self.flash = False
-        if reason := packing_error(self, autocast):
+        if reason := self._packing_error(autocast):
             self.padding_reason = f"packed passages cannot be used on {device}: {reason}"
             lines.append(self.padding_reason)
             self.encoder.set_attn_implementation(self.own_attention)  # which has the dropout that packing leaves out
@@ -88,10 +138,50 @@ class CrossEncoder(nn.Module):
             return []
         if sum(parameter.numel() for parameter in self.parameters()) < SMALL:
             self.in_float32 = True
-        elif (difference := rounding_error(self, autocast)) > FARTHEST:
+        elif (difference := self._rounding_error(autocast)) > FARTHEST:
             self.in_float32 = True
             return [f"computed in float32: bf16 changes the values of this model by {difference:.1g} of the largest"]
         return []
+
+    def _packing_error(self, autocast: Autocast) -> str:
+        """Why packed passages cannot be used on the model's device in this precision; "" if they can.
+
+        The vectors of four passages are computed packed and padded in the precision of the run, and padded in float32.
+        Packed vectors may be ROUNDINGS times as far from float32 as padded ones. The backward pass must also run.
+        """
+        # The lengths make SDPA on a GPU pad two passages together; the longest is first, as in groups.
+        inputs, reason = self.probe((160, 130, 33, 7)), self.padding_reason
+        try:
+            with evaluating(self.encoder):
+                self.padding_reason = COMPARED
+                with full_float32():
+                    exact = self.vectors(inputs)
+                with autocast():
+                    padded = self.vectors(inputs)
+                    self.padding_reason = ""
+                    packed = self.vectors(inputs)
+                    first = next(weight for weight in layers_of(self.encoder)[0].parameters() if weight.requires_grad)
+                    torch.autograd.grad(packed.float().sum(), first, allow_unused=True)
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, TypeError) as error:  # a kernel refuses its input, or an older torch an argument
+            return str(error).strip().partition("\n")[0]
+        finally:
+            self.padding_reason = reason
+        difference = relative_difference(exact, packed)
+        allowed = min(LARGEST_ROUNDING, max(TOLERANCE, ROUNDINGS * relative_difference(exact, padded)))
+        if not difference <= allowed:
+            return f"its values differ from float32's by {difference:.1g}; rounding explains {allowed:.1g}"
+        return ""
+
+    @torch.no_grad()
+    def _rounding_error(self, autocast: Autocast) -> float:
+        """The largest difference of vectors in this precision from float32, relative to the largest value."""
+        inputs = self.probe()
+        with evaluating(self.encoder):
+            exact = self.vectors(inputs)
+            with autocast():
+                return relative_difference(exact, self.vectors(inputs))
 
     @property
     def settings(self) -> Recorded:

@@ -5,14 +5,13 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from rerank.batches.batch import Packed
-from rerank.models.gpu import Autocast, full_float32
 from rerank.models.packed_attention import IMPLEMENTATION, Passages, UnsupportedAttentionError, register_attention
 
 if TYPE_CHECKING:
@@ -25,27 +24,6 @@ PROBE_LENGTHS = (160, 33, 7)
 
 TOLERANCE = 1e-3
 """Allowed relative difference of packed from padded values in float32; rounding gives about 1e-5."""
-
-
-class PackableModel(Protocol):
-    """The attributes of a CrossEncoder that packing uses."""
-
-    encoder: "PreTrainedModel"
-    padding_reason: str
-    pad_id: int
-    max_length: int
-
-    @property
-    def head(self) -> nn.Module | None: ...
-
-    @property
-    def last_token(self) -> nn.Module | None: ...
-
-    def __call__(self, inputs: Packed) -> Tensor: ...
-
-    def vectors(self, inputs: Packed) -> Tensor: ...
-
-    def parameters(self) -> Iterator[nn.Parameter]: ...
 
 
 def probe_passages(pad_id: int, vocab_size: int, most: int, lengths: Sequence[int]) -> Packed:
@@ -76,16 +54,6 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         model.train(before)
 
 
-ROUNDINGS = 4
-"""Allowed error of packed passages over that of padded ones, both relative to float32, in the precision of a run."""
-
-LARGEST_ROUNDING = 0.2
-"""Most error that rounding explains, relative to the largest value; attention to other passages gives more."""
-
-COMPARED = "padded, to be compared with packed passages"
-"""The `padding_reason` of a model while it is compared."""
-
-
 def set_packed_attention(
     encoder: "PreTrainedModel", forward: Callable[..., object], values: Callable[[bool], Tensor]
 ) -> str:
@@ -111,35 +79,6 @@ def set_packed_attention(
     except UnsupportedAttentionError as unsupported:
         reason = f"{name}: {unsupported}"
     encoder.set_attn_implementation(before)
-    return reason
-
-
-@torch.no_grad()
-def pack(model: PackableModel) -> str:
-    """Makes the encoder of a CrossEncoder take packed passages; returns "", or the reason why it cannot.
-
-    The last layer then returns only the first token of each passage, (passages, 1, hidden), unless the head reads the
-    last token. A check compares vectors; for an encoder with its own head, which may read other tokens, scores.
-    """
-    encoder, inputs = model.encoder, probe_of(model)
-    own_head = model.head is None and model.last_token is None
-
-    def values(packed: bool) -> Tensor:
-        model.padding_reason = "" if packed else COMPARED
-        found: Tensor = (model if own_head else model.vectors)(inputs)
-        return found
-
-    hooks: list[RemovableHandle] = []
-    if model.last_token is None:
-        layers = layers_of(encoder)
-        if not layers:
-            return f"{type(encoder).__name__} has no list of its layers"
-        hooks = keep_first_tokens(layers[-1])
-    body = encoder if model.last_token is None else encoder.base_model
-    with evaluating(encoder):
-        reason = set_packed_attention(encoder, body.forward, values)
-    for hook in hooks if reason else ():
-        hook.remove()
     return reason
 
 
@@ -200,51 +139,3 @@ def _first_of_output(
     if isinstance(output, tuple):
         return (passages.first_tokens(output[0]), *output[1:])
     return passages.first_tokens(output)
-
-
-def packing_error(model: PackableModel, autocast: Autocast) -> str:
-    """Why packed passages cannot be used on the model's device in this precision; "" if they can.
-
-    The vectors of four passages are computed packed and padded in the precision of the run, and padded in float32.
-    Packed vectors may be ROUNDINGS times as far from float32 as padded ones. The backward pass must also run.
-    """
-    # The lengths make SDPA on a GPU pad two passages together; the longest is first, as in groups.
-    inputs, reason = probe_of(model, (160, 130, 33, 7)), model.padding_reason
-    try:
-        with evaluating(model.encoder):
-            model.padding_reason = COMPARED
-            with full_float32():
-                exact = model.vectors(inputs)
-            with autocast():
-                padded = model.vectors(inputs)
-                model.padding_reason = ""
-                packed = model.vectors(inputs)
-                first = next(weight for weight in layers_of(model.encoder)[0].parameters() if weight.requires_grad)
-                torch.autograd.grad(packed.float().sum(), first, allow_unused=True)
-    except torch.OutOfMemoryError:
-        raise
-    except (RuntimeError, TypeError) as error:  # a kernel refuses its input, or an older torch an argument
-        return str(error).strip().partition("\n")[0]
-    finally:
-        model.padding_reason = reason
-    difference = relative_difference(exact, packed)
-    allowed = min(LARGEST_ROUNDING, max(TOLERANCE, ROUNDINGS * relative_difference(exact, padded)))
-    if not difference <= allowed:
-        return f"its values differ from float32's by {difference:.1g}; rounding explains {allowed:.1g}"
-    return ""
-
-
-@torch.no_grad()
-def rounding_error(model: PackableModel, autocast: Autocast) -> float:
-    """The largest difference of vectors in this precision from float32, relative to the largest value."""
-    inputs = probe_of(model)
-    with evaluating(model.encoder):
-        exact = model.vectors(inputs)
-        with autocast():
-            return relative_difference(exact, model.vectors(inputs))
-
-
-def probe_of(model: PackableModel, lengths: Sequence[int] = PROBE_LENGTHS) -> Packed:
-    """A few passages for a CrossEncoder, on its device."""
-    vocab_size = model.encoder.config.get_text_config().vocab_size
-    return probe_passages(model.pad_id, vocab_size, model.max_length, lengths).to(next(model.parameters()).device)

@@ -217,7 +217,7 @@ def test_a_card_that_is_not_the_current_one_is_asked_for_its_own_precision(folde
     def opened(device, **settings):
         with monkeypatch.context() as patch:
             patch.setattr(cross_encoder.CrossEncoder, "to", lambda self, device: self)
-            patch.setattr(cross_encoder, "packing_error", lambda model, autocast: "")
+            patch.setattr(cross_encoder.CrossEncoder, "_packing_error", lambda model, autocast: "")
             reranker = Reranker.load(folder, device=device, **settings)
         return reranker.scorer.precision, reranker.model.flash
 
