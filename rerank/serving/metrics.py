@@ -25,7 +25,7 @@ class Metrics:
         self.keys_refused = counter("rerank_keys_refused", "Requests without a key, or with a wrong one.")
         self.documents = counter("rerank_documents", "Documents scored.")
         self.documents_cut = counter("rerank_documents_cut", "Documents longer than the tokens kept of one, cut there.")
-        self.queries_cut = counter("rerank_queries_cut", "Queries longer than half of the model's input, cut there.")
+        self.queries_cut = counter("rerank_queries_cut", "Queries longer than the tokens kept of one, cut there.")
         self.tokens = counter("rerank_tokens", "Tokens scored, query and special tokens included.")
         text = "Requests whose documents were scored in one pass."
         self.chunk_requests = histogram("rerank_chunk_requests", text, buckets=REQUESTS)

@@ -85,5 +85,5 @@ class Service:
         if documents:
             cut.append(f"{documents} documents are cut at {most} tokens")
         if queries:
-            cut.append(f"{queries} queries are cut at {passages.builder.max_tokens // 2} tokens")
+            cut.append(f"{queries} queries are cut at {passages.builder.max_query_tokens} tokens")
         return cut

@@ -2,7 +2,10 @@
 
 import pytest
 
+from rerank import Reranker
+from tests.support.servers import served
 from tests.support.small_world import WORDS
+from tests.support.tiny_encoders import make_cross_encoder
 
 QUERY = "amber fjord"
 DOCUMENTS = ["amber birch", "cedar delta ember", "fjord amber", "birch"]
@@ -179,3 +182,10 @@ def test_one_document_is_paired_with_several_queries(server, reranker):
     data = server.ask("/score", {"queries": ["amber", "birch"], "items": "amber cedar", "use_activation": False}).json
     expected = reranker.predict([("amber", "amber cedar"), ("birch", "amber cedar")]).tolist()
     assert [pair["score"] for pair in data["data"]] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_query_is_cut_to_what_passages_of_fixed_length_leave(tmp_path):
+    encoder = make_cross_encoder("bert", tmp_path / "bert", WORDS, max_positions=24)  # 21 tokens and 3 special ones
+    with served(Reranker.load(encoder, device="cpu", passage_tokens=15)) as server:
+        content = server.ask("/v2/rerank", {"query": LONG, "documents": ["birch"]}).json
+    assert content["meta"]["warnings"] == ["1 queries are cut at 6 tokens"]
