@@ -155,12 +155,11 @@ def collection_settings(folder: Path, facts: PipelineFacts) -> CollectionSetting
     return replace(settings, source=source, queries=queries)
 
 
-def queries_of(folder: Path) -> Mapping[str, str]:
+def queries_of(folder: Path, facts: PipelineFacts) -> Mapping[str, str]:
     """query_id -> text of a pipeline's collection, or of its copy in a portable folder.
 
     Raises UserError if the collection cannot be opened.
     """
-    facts = read_pipeline_manifest(folder)["pipeline"]
     if is_portable(folder):
         return kept_collection(folder, facts["name"], facts["documents"]).queries
     return collection_of(collection_settings(folder, facts)).queries
@@ -226,7 +225,7 @@ def load_fitted(
             )
     stages = prefix(every, facts["answer"])
     rankers = {name: settings.open(world, folder / STAGES / name) for name, settings in stages.items()}
-    evidence = read_evidence(folder)
+    evidence = read_evidence(folder, manifest)
     ms = {row["name"]: row["own_ms"] for row in (evidence["stages"] if evidence else ()) if row["own_ms"] is not None}
     return Fitted(stages, world, rankers, facts["inputs"], folder, ms, facts["near"])
 

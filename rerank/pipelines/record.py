@@ -120,17 +120,17 @@ def read_pipeline_manifest(folder: Path) -> PipelineManifest:
     return read_manifest(folder / MANIFEST, PipelineManifest)
 
 
-def read_evidence(folder: Path) -> EvidenceRecord | None:
+def read_evidence(folder: Path, manifest: PipelineManifest | None = None) -> EvidenceRecord | None:
     """The evidence of a pipeline's folder; None if `fit` did not make the pipeline.
 
-    Raises UserError if it is not the file that the manifest records, or has another shape.
+    `manifest` is that of the folder; None: it is read. Raises UserError if the evidence is not the file that the
+    manifest records, or has another shape.
     """
-    recorded = read_pipeline_manifest(folder)["files"]
-    own = {name: facts for name, facts in recorded.items() if name == EVIDENCE}
-    if changed := next(changes(folder, own), ""):
-        raise UserError(f"{folder}: changed since it was written: {changed}; {REMEDY}")
-    if not own:
+    recorded = (manifest or read_pipeline_manifest(folder))["files"]
+    if EVIDENCE not in recorded:
         return None
+    if changed := next(changes(folder, {EVIDENCE: recorded[EVIDENCE]}), ""):
+        raise UserError(f"{folder}: changed since it was written: {changed}; {REMEDY}")
     evidence = read_json(folder / EVIDENCE, EvidenceRecord, REMEDY)
     _check_names(evidence, folder / EVIDENCE)
     return evidence

@@ -10,7 +10,14 @@ from rerank.experiments.report.elements import Figure, Missing, Rows, origin_row
 from rerank.experiments.runs.layout import MANIFEST
 from rerank.pipelines.evidence_table import NORMAL, as_table, limits
 from rerank.pipelines.folder import PIPELINE, queries_of
-from rerank.pipelines.record import EvidenceRecord, StageRow, read_evidence, read_pipeline_manifest
+from rerank.pipelines.record import (
+    EvidenceRecord,
+    PipelineFacts,
+    PipelineManifest,
+    StageRow,
+    read_evidence,
+    read_pipeline_manifest,
+)
 from rerank.utils.errors import UserError
 from rerank.utils.files import check_output, write_text
 from rerank.utils.progress import log
@@ -32,7 +39,8 @@ def write_pipeline_report(folder: Path, out: Path | None = None) -> Path:
     """
     out = out or folder.parent / f"{folder.name}-report.html"
     check_output(out)
-    record = read_evidence(folder)
+    manifest = read_pipeline_manifest(folder)
+    record = read_evidence(folder, manifest)
     if record is None:
         raise UserError(f"{folder}: has no evidence, as it was not made by `rerank fit`; fit the pipeline")
     name = f"{folder.resolve().parent.name}/{folder.resolve().name}"
@@ -46,17 +54,16 @@ def write_pipeline_report(folder: Path, out: Path | None = None) -> Path:
             name=name,
             table=table,
             figures=figures,
-            queries=_queries(record, _texts(folder)),
-            settings=_settings(folder, record),
+            queries=_queries(record, _texts(folder, manifest["pipeline"])),
+            settings=_settings(folder, manifest, record),
             stages=(folder / PIPELINE).read_text(encoding="utf-8", errors="replace"),
         ),
     )
     return out
 
 
-def _settings(folder: Path, record: EvidenceRecord) -> Rows:
+def _settings(folder: Path, manifest: PipelineManifest, record: EvidenceRecord) -> Rows:
     """What the pipeline was fitted with, and when; the settings of its stages are in its TOML file."""
-    manifest = read_pipeline_manifest(folder)
     inputs = manifest["pipeline"]["inputs"]
     rows: list[tuple[str, object]] = [("measure", record["measure"]), ("parts", record["parts"])]
     if inputs:
@@ -93,10 +100,10 @@ def _draw_cost(figure: "Canvas", rows: Sequence[StageRow], measure: str) -> None
     axes.set_ylabel(measure)
 
 
-def _texts(folder: Path) -> Mapping[str, str]:
+def _texts(folder: Path, facts: PipelineFacts) -> Mapping[str, str]:
     """query_id -> text of the pipeline's collection; {} if it is not on this machine."""
     try:
-        return queries_of(folder)
+        return queries_of(folder, facts)
     except UserError as error:
         log.info(f"no texts of queries: {error}")
         return {}
