@@ -128,7 +128,7 @@ def unfinished_chunks(
     if not number:
         raise UserError(f"{writer.folder}: there is no document with text to encode; expected at least one")
     if empty:
-        log.info(f"{counted(empty, 'document')} without text: {encoder} cannot find {'it' if empty == 1 else 'them'}")
+        log.info(f"{encoder} cannot find {counted(empty, 'document')} without text")
 
 
 def _known(documents: Sequence[Document], kept: ArrayStore) -> dict[str, np.ndarray]:

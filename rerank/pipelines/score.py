@@ -37,8 +37,8 @@ def score_queries(config: Config, folder: Path, out: Path) -> Path:
     queries = read_queries(settings.queries, fields=settings.query_fields) if settings.queries else collection.queries
     if taught := count_taught(fitted, queries):
         log.info(
-            f"{taught} of {len(queries)} queries trained the pipeline, so this run is no evidence of its quality; "
-            f"`rerank report {folder}` shows it"
+            f"{taught} of {len(queries)} queries trained the pipeline, so this run does not say how good the "
+            f"pipeline is; `rerank report {folder}` does"
         )
     unanswered = 0
     with new_file(out) as lines:

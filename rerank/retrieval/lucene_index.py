@@ -114,7 +114,7 @@ def build_index(
         (tmp / "write.lock").unlink(missing_ok=True)
         write_record(tmp)
     if empty:
-        log.info(f"{counted(empty, 'document')} without text: BM25 cannot find {'it' if empty == 1 else 'them'}")
+        log.info(f"BM25 cannot find {counted(empty, 'document')} without text")
 
 
 def _open_indexer(folder: Path, threads: int, language: str, with_words: bool) -> JavaObject:

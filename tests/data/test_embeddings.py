@@ -49,7 +49,7 @@ def test_an_interrupted_store_goes_on(tmp_path, monkeypatch, written):
 def test_documents_without_text_are_counted_and_none_with_text_is_one_line(tmp_path, caplog):
     stored(tmp_path / "vectors", encode)
     without = sum(not document.body for document in DOCUMENTS)
-    assert f"{without} documents without text: the encoder cannot find them" in caplog.text
+    assert f"the encoder cannot find {without} documents without text" in caplog.text
     with pytest.raises(UserError, match="none: there is no document with text to encode; expected at least one"):
         open_embeddings(tmp_path / "none", lambda: DOCUMENTS[:1], 1, encode, cosine=True)
     assert not (tmp_path / "none").exists()

@@ -50,7 +50,7 @@ def test_an_index_with_raw_documents_gives_them_back(tmp_path):
 
 def test_documents_without_text_are_counted(tmp_path, capfd):
     build_index([*DOCUMENTS, Document("blank", "", " \n"), Document("void", "", "")], tmp_path / "index")
-    assert "2 documents without text: BM25 cannot find them\n" in capfd.readouterr().err
+    assert "BM25 cannot find 2 documents without text\n" in capfd.readouterr().err
     with pytest.raises(UserError, match="there is no document with text"):
         build_index([Document("void", "", "")], tmp_path / "other")
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
