@@ -1,6 +1,6 @@
 """Text: TextDataset, a collection with its candidates; TextTask, one of its folds and a cross-encoder."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -94,26 +94,18 @@ class TextDataset:
             in_lists, given_by_text = self.lists.doc_ids()
             doc_ids = [*sorted({*in_lists, *doc_ids}), *given_by_text]
             queries |= self.lists.query_texts(self.collection.queries)
-        texts = partial(texts_of, collection=self.collection, file=self.lists)
-        return open_passages(model, queries, doc_ids, texts, self.folder.tokens, self.collection.fingerprint)
+        tokenizer, template = model.tokenizer, open_template(model.tokenizer, model.template)
+        documents = open_store(
+            self.folder.tokens,
+            doc_ids,
+            partial(texts_of, collection=self.collection, file=self.lists),
+            Tokenisation(tokenizer, model.max_doc_tokens, template.document_lead),
+            self.collection.fingerprint,
+        )
+        return PassageBuilder.build(queries, documents, tokenizer, template, model.max_length, model.cut)
 
     def task(self, fold: Fold, accelerator: Accelerator) -> "TextTask":
         return TextTask(self, fold, accelerator)
-
-
-def open_passages(
-    model: Scorer,
-    queries: dict[str, str],
-    doc_ids: Sequence[str],
-    texts: Callable[[Sequence[str]], Iterable[str]],
-    cache: Path,
-    fingerprint: str,
-) -> PassageBuilder:
-    """The passages of queries and documents for a model; tokenised documents are cached on disk (see `open_store`)."""
-    tokenizer, pair = model.tokenizer, open_template(model.tokenizer, model.template)
-    tokenisation = Tokenisation(tokenizer, model.max_doc_tokens, pair.document_lead)
-    documents = open_store(cache, doc_ids, texts, tokenisation, fingerprint)
-    return PassageBuilder.build(queries, documents, tokenizer, pair, model.max_length, model.cut)
 
 
 def open_text(config: Config, fold_name: str) -> TextDataset:
