@@ -6,7 +6,6 @@ Search", TPAMI 2011; Douze et al., "The Faiss library", 2024.
 """
 
 import math
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from rerank.data.mapped import release
 from rerank.retrieval.exact_search import best_of
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
-from rerank.utils.integrity import changes_since_record, unfinished_folder, write_record
+from rerank.utils.integrity import changes_since_record, write_record
 from rerank.utils.locks import make_once
 from rerank.utils.progress import log, progress
 
@@ -31,8 +30,6 @@ ROUNDS = 8
 """Iterations of k-means."""
 VECTORS_AT_ONCE = 2**16
 """Vectors that are added to the index at once."""
-SECONDS_BETWEEN_SAVES = 60.0
-"""Work that an interrupt loses."""
 FEWEST_READ = 64
 """Smallest number of lists that a search reads."""
 SHARE_READ = 32
@@ -64,7 +61,7 @@ def open_index(folder: Path, documents: EmbeddingStore) -> VectorIndex:
     """Opens the index in `folder`, and builds it first if it does not exist.
 
     The name of the folder identifies the documents and the encoder. Raises UserError if the index is damaged or the
-    disk is full; after a full disk the same call resumes.
+    disk is full.
     """
     import faiss
 
@@ -75,26 +72,23 @@ def open_index(folder: Path, documents: EmbeddingStore) -> VectorIndex:
 
 
 def _make(folder: Path, documents: EmbeddingStore) -> None:
+    """Builds the index; an interrupted command starts again, as a million vectors take a minute or two."""
     import faiss
 
-    unfinished = unfinished_folder(folder)
-    unfinished.mkdir(parents=True, exist_ok=True)
-    file = unfinished / INDEX
-    lists: VectorIndex = faiss.read_index(str(file)) if file.exists() else _learn_lists(documents)
-    if lists.ntotal:
-        log.info(f"{folder}: goes on after the {lists.ntotal:,} vectors that an interrupted command has indexed")
-    starts = range(lists.ntotal, len(documents.vectors), VECTORS_AT_ONCE)
-    saved = 0.0
+    lists = _learn_lists(documents)
+    starts = range(0, len(documents.vectors), VECTORS_AT_ONCE)
     for start in progress(starts, len(starts), "indexing vectors"):
-        if time.monotonic() - saved > SECONDS_BETWEEN_SAVES:
-            _save(lists, file)
-            saved = time.monotonic()
         lists.add(_vectors(documents, slice(start, start + VECTORS_AT_ONCE)))
     lists.nprobe = min(lists.nlist, max(FEWEST_READ, lists.nlist // SHARE_READ))
-    _save(lists, file)
+    with atomic_write(folder) as tmp:
+        tmp.mkdir()
+        try:
+            faiss.write_index(lists, str(tmp / INDEX))
+        except RuntimeError as error:
+            reason = str(error).splitlines()[-1][:200]
+            raise UserError(f"{folder}: cannot be written (disk full?): {reason}") from error
+        write_record(tmp)
     log.info(f"{folder}: a search reads {lists.nprobe} of {lists.nlist} lists")
-    write_record(unfinished)
-    unfinished.rename(folder)
 
 
 def _learn_lists(documents: EmbeddingStore) -> VectorIndex:
@@ -119,13 +113,3 @@ def _vectors(documents: EmbeddingStore, rows: slice | np.ndarray) -> np.ndarray:
         vectors /= or_one(documents.lengths[rows, None])
     release(documents.vectors)
     return vectors
-
-
-def _save(lists: VectorIndex, file: Path) -> None:
-    import faiss
-
-    with atomic_write(file) as tmp:
-        try:
-            faiss.write_index(lists, str(tmp))
-        except RuntimeError as error:
-            raise UserError(f"{file}: cannot be written (disk full?): {str(error).splitlines()[-1][:200]}") from error
