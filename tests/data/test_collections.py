@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from rerank.data import collections
-from rerank.data.collections import beir, open_collection, queries_to_search
+from rerank.data.collections import beir, open_collection, queries_to_search, with_copied_documents
 from rerank.data.collections.beir import BeirFolder
 from rerank.data.collections.irds import library
 from rerank.utils.errors import UserError
@@ -114,6 +114,21 @@ def test_the_places_of_the_documents_of_a_large_collection_are_kept(large, tmp_p
     assert texts() == expected
     (after,) = kept.glob("*/")
     assert before != after
+
+
+def test_a_copy_shares_the_hash_and_the_places_of_a_large_collection(large, tmp_path):
+    """A server copies the documents into a new folder at each start, and the cache does not grow."""
+    original = open_collection(str(large))
+    fingerprint, kept = original.fingerprint, tmp_path / "cache" / "rerank" / "offsets"
+    for number in range(2):
+        (tmp_path / f"copy{number}").mkdir()
+        copied = with_copied_documents(open_collection(str(large)), tmp_path / f"copy{number}")
+        assert len(list(kept.glob("*/"))) == 1
+    corpus = large / "corpus.jsonl"
+    corpus.write_text('{"_id": "d0", "text": "new"}\n' + corpus.read_text())
+    assert copied.fingerprint == fingerprint != open_collection(str(large)).fingerprint
+    assert [document.text for document in copied.get(["d3", "d1"])] == ["no title", "Wings lift and drag"]
+    assert len(list(kept.glob("*/"))) == 1
 
 
 def test_places_that_were_interrupted_are_found_again(large, tmp_path, monkeypatch):

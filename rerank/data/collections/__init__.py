@@ -11,8 +11,8 @@ from rerank.data.collections.collection import (
     queries_to_search,
     queries_to_train,
     register,
+    with_copied_documents,
 )
-from rerank.data.collections.copies import with_copied_documents
 
 __all__ = ["READERS", "Collection", "Documents", "Reader", "Source", "open_collection", "open_source"]
 __all__ += ["queries_to_search", "queries_to_train", "register", "with_copied_documents"]

@@ -152,11 +152,16 @@ class BeirFolder:
         return {doc_id for doc_id in doc_ids if doc_id in rows}
 
     def copy_to(self, folder: Path) -> "BeirFolder":
-        """The documents in a copy of the corpus, without queries. Raises UserError as `Source`, and for a full disk."""
-        _ = self.fingerprint  # of the documents that are copied
+        """The documents in a copy of the corpus, without queries. Raises UserError as `Source`, and for a full disk.
+
+        The copy has the same hash and the same offsets, so neither is computed again.
+        """
+        computed = {"fingerprint": self.fingerprint, "_index": self._index}
         with self._unchanged(), refused_in_one_line(f"{folder / CORPUS}: cannot be written"):
-            shutil.copy2(self._corpus, folder / CORPUS)  # with its time, which names its offsets
-        return BeirFolder(str(folder), self.id_key, self.title_key, self.text_key)
+            shutil.copyfile(self._corpus, folder / CORPUS)
+        copied = BeirFolder(str(folder), *self._keys)
+        vars(copied).update(computed)  # where functools.cached_property keeps them
+        return copied
 
     @property
     def is_changed(self) -> bool:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -236,6 +236,18 @@ def open_collection(source: str, queries: str | Path = "", query_fields: Sequenc
     """
     source, queries = check_path("source", source), check_path("queries", queries)
     return Collection(open_source(source), queries, query_fields=list_of_texts("query_fields", query_fields))
+
+
+def with_copied_documents(collection: Collection, folder: Path) -> Collection:
+    """The collection with a copy of its corpus in `folder`, if its format has a file that can be written over.
+
+    So a server has the documents that it opened. Raises UserError if the copy cannot be written, or if the corpus
+    changes in the meantime.
+    """
+    copy_to = getattr(collection.origin, "copy_to", None)
+    if copy_to is None or collection.texts is not None:
+        return collection
+    return replace(collection, texts=copy_to(folder))
 
 
 def queries_to_search(collection: Collection) -> dict[str, str]:
