@@ -10,11 +10,11 @@ from rerank.utils.progress import log
 
 @dataclass(frozen=True)
 class RetrieveFlags(Flags):
-    """The settings of the first stage."""
+    """The settings of the first stage; those of training that draw its queries."""
 
     collection: CollectionSettings = CollectionSettings()
     first_stage: FirstStageSettings = FirstStageSettings()
-    training: Annotated[TrainingSettings, only("training", "device")] = TrainingSettings()
+    training: Annotated[TrainingSettings, only("training", "device", "seed", "validate_queries")] = TrainingSettings()
     output: Annotated[OutputSettings, only("output", "folder")] = OutputSettings()
 
 

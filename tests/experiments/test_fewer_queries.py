@@ -39,6 +39,15 @@ def test_as_many_queries_as_asked_train_and_validate(split):
     assert [len(whole[0][part]) for part in ("train", "valid", "test")] == [8, 3, 4]
 
 
+def test_the_run_of_the_drawn_queries_can_be_retrieved_first(split, capsys):
+    main(["retrieve", "--collection", "towns", *FEWER, "--seed", "3"])
+    run = Path(capsys.readouterr().out.strip())
+    written = run.stat().st_mtime_ns
+    main(command(*FEWER, "--seed", "3", "--epochs", "1"))
+    assert list(Path("runs/towns").glob("bm25*.run")) == [run]
+    assert run.stat().st_mtime_ns == written
+
+
 def test_experiments_with_all_queries_and_with_fewer_are_compared_and_verified(split, capsys):
     main(command("--epochs", "1"))
     main(command(*FEWER, "--epochs", "1", "--name", "fewer"))
