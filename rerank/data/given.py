@@ -35,13 +35,13 @@ def given_runs(runs: Iterable[Mapping[str, Mapping[str, float]]]) -> list[Run]:
     return [given_run(run, f"runs[{place}]") for place, run in enumerate(runs)]
 
 
-def given_qrels(qrels: Mapping[str, Mapping[str, int]], what: str = "qrels") -> Qrels:
+def given_qrels(qrels: Mapping[str, Mapping[str, int]]) -> Qrels:
     """The judgments with plain ids and grades; raises TypeError as `given_run`, and for a grade that is no integer.
 
     >>> given_qrels({"q1": {"d1": 1.0}})
     {'q1': {'d1': 1}}
     """
-    return _plain(qrels, what, "grade", {int}, _grade)
+    return _plain(qrels, "qrels", "grade", {int}, _grade)
 
 
 def given_number(number: object, what: str) -> None:
@@ -125,6 +125,8 @@ def _score(given: object, where: str) -> float:
 
 
 def _grade(given: object, where: str) -> int:
-    if not (isinstance(given, numbers.Real) and float(given).is_integer()):
-        raise TypeError(f"{where}: expected a whole number as grade, got {given!r}")
-    return int(float(given))
+    if isinstance(given, numbers.Integral):
+        return int(given)
+    if isinstance(given, numbers.Real) and float(given).is_integer():
+        return int(float(given))
+    raise TypeError(f"{where}: expected a whole number as grade, got {given!r}")

@@ -1,7 +1,7 @@
 """A table of ids: text to row, in 24 bytes per id plus the ids themselves."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,9 +42,6 @@ class IdTable(Mapping[str, int]):
 
     def id_of(self, row: int) -> str:
         return id_at(self.text, self.ends, row).decode()
-
-    def ids_of(self, rows: Iterable[int]) -> list[str]:
-        return list(map(self.id_of, rows))
 
 
 def make_id_table(text: np.ndarray, ends: np.ndarray) -> IdTable:

@@ -53,7 +53,7 @@ def best_of(rows: np.ndarray, scores: np.ndarray, depth: int, documents: Embeddi
 
 def in_order(scores: np.ndarray, numbers: np.ndarray, documents: EmbeddingStore) -> dict[str, float]:
     """doc_id -> score of the documents with these numbers, best first."""
-    scores_of = dict(zip(documents.ids.ids_of(numbers), scores.tolist(), strict=True))
+    scores_of = dict(zip(map(documents.ids.id_of, numbers), scores.tolist(), strict=True))
     return {doc_id: scores_of[doc_id] for doc_id in ranked(scores_of)}
 
 

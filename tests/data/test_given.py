@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rerank import compare, evaluate, fuse_ranks, fuse_scores, train, tune_weights, write_qrels, write_run
+from rerank.data.given import given_qrels
 
 QRELS = {"q1": {"d1": 1, "d2": 0}}
 RUN = {"q1": {"d1": 2.0, "d2": 1.0}}
@@ -30,6 +31,10 @@ def test_scores_grades_and_ids_of_numpy_are_taken(kind):
 def test_other_types_of_runs_are_refused(run, message):
     with pytest.raises(TypeError, match=f"^{message}$"):
         evaluate(QRELS, run)
+
+
+def test_a_grade_beyond_float64_is_a_whole_number_beside_any_other():
+    assert given_qrels({"q1": {"d1": np.int64(1), "d2": 10**400}}) == {"q1": {"d1": 1, "d2": 10**400}}
 
 
 def test_grades_that_are_no_whole_numbers_are_refused():
