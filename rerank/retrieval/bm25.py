@@ -20,7 +20,7 @@ import numpy as np
 
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, open_collection, queries_to_search
-from rerank.data.given import given_count
+from rerank.data.given import given_count, given_number, given_whole
 from rerank.data.mapped import slices_of
 from rerank.data.store import file_of, map_items, writing
 from rerank.data.trec import lines_of_query
@@ -33,6 +33,7 @@ from rerank.utils.files import remove, short_hash, short_hash_of
 from rerank.utils.integrity import Facts, facts_of, unfinished_folder
 from rerank.utils.parallel import count_cores
 from rerank.utils.progress import log, progress
+from rerank.utils.texts import check_name, check_path
 
 TAG = "Anserini"
 LINES = "lines"
@@ -122,7 +123,23 @@ class Searcher:
         """Anserini's SimpleSearcher of the index; it stays open for the next query."""
         check_index(self.index)
         with reading(self.index):
-            return _open(self, index_identity(self.index))
+            searcher = java_class(SEARCHER)(str(self.index.resolve()))
+            if self.language != ENGLISH:
+                searcher.set_analyzer(open_analyzer(self.language))
+            searcher.set_bm25(float(self.k1), float(self.b))
+            if self.rm3:
+                self._add_rm3(searcher)
+            return searcher
+
+    def _add_rm3(self, searcher: JavaObject) -> None:
+        vectors, first = searcher.reader.termVectors(), range(min(RM3_DOCUMENTS, searcher.get_total_num_docs()))
+        if not any(vectors.get(number) for number in first):
+            raise UserError(
+                f"index {self.index}: does not store the words of its documents, which rm3 needs; expected an index of "
+                "Pyserini with --storeDocvectors, or --first-stage.index own"
+            )
+        only_latin = self.language == ENGLISH  # RM3 then adds only words in Latin script
+        searcher.set_rm3(None, RM3_WORDS, RM3_DOCUMENTS, RM3_QUERY_WEIGHT, False, only_latin)
 
 
 def retrieve(
@@ -139,7 +156,8 @@ def retrieve(
 
     Without judgments all queries are searched. `collection` is an opened collection, or a folder or id to open. `index`
     is as in `choose_index`. A new index is kept in the folder `cache`, by default a temporary folder that is removed.
-    `language` is a code such as "de" (`rerank.config.languages`). Raises the errors of `choose_index`.
+    `language` is a code such as "de" (`rerank.config.languages`). Raises the errors of `choose_index`, and TypeError
+    for arguments of other types.
 
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "corpus.jsonl").write_text('{"_id": "d1", "title": "Wings", "text": "Lift and drag."}')
@@ -148,7 +166,11 @@ def retrieve(
     {'q1': {'d1': 0.15139999985694885}}
     """
     collection = collection if isinstance(collection, Collection) else open_collection(collection)
-    given_count(depth, "depth")
+    given_whole(depth, "depth")
+    given_number(k1, "k1")
+    given_number(b, "b")
+    given_count(threads, "threads")
+    index, language = check_path("index", index), check_name("language", language)
     with contextlib.ExitStack() as stack:
         folder = cache or stack.enter_context(tempfile.TemporaryDirectory(prefix="rerank-"))
         found = choose_index(index, collection, Path(folder), threads, language)
@@ -206,25 +228,6 @@ def _any_number_of_terms() -> Iterator[None]:
         yield
     finally:
         lucene.setMaxClauseCount(before)
-
-
-@functools.lru_cache(maxsize=4)
-def _open(settings: Searcher, identity: str) -> JavaObject:
-    """Anserini's searcher; `identity` distinguishes successive indexes in the same folder."""
-    searcher = java_class(SEARCHER)(str(settings.index.resolve()))
-    if settings.language != ENGLISH:
-        searcher.set_analyzer(open_analyzer(settings.language))
-    searcher.set_bm25(float(settings.k1), float(settings.b))
-    if settings.rm3:
-        vectors, first = searcher.reader.termVectors(), range(min(RM3_DOCUMENTS, searcher.get_total_num_docs()))
-        if not any(vectors.get(number) for number in first):
-            raise UserError(
-                f"index {settings.index}: does not store the words of its documents, which rm3 needs; expected an "
-                "index of Pyserini with --storeDocvectors, or --first-stage.index own"
-            )
-        only_latin = settings.language == ENGLISH  # RM3 then adds only words in Latin script
-        searcher.set_rm3(None, RM3_WORDS, RM3_DOCUMENTS, RM3_QUERY_WEIGHT, False, only_latin)
-    return searcher
 
 
 def _scores_of(top: JavaObject) -> dict[str, float]:

@@ -46,14 +46,9 @@ def calling_java() -> Iterator[None]:
 def java_class(name: str) -> JavaObject:
     """The Java class with this full name, by pyjnius; the first call starts the virtual machine."""
     with calling_java():
-        return _class(name)
+        import jnius
 
-
-@functools.cache
-def _class(name: str) -> JavaObject:
-    import jnius
-
-    return jnius.autoclass(name)
+        return jnius.autoclass(name)
 
 
 @contextlib.contextmanager
