@@ -1,6 +1,7 @@
 """`rerank score`: ranks queries with a pipeline, or re-ranks any run with a trained model."""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -62,13 +63,11 @@ def score(
     config, depth, parts, on = flags.config(), options.depth, options.parts, options.on
     if depth:
         config = replace(config, first_stage=replace(config.first_stage, depth=depth))
+    of_a_run = {str(run): run, "--parts": parts, f"--on {on}": on != LOCAL}
     from rerank.pipelines.folder import is_pipeline
 
     if is_pipeline(Path(model)):
-        for what, given in ((run, run), ("--parts", parts), (f"--on {on}", on != LOCAL)):
-            if given:
-                effect = "has no effect with a pipeline, which retrieves and ranks queries"
-                raise UserError(f"{what}: {effect}; leave it out")
+        _expect_none_given(of_a_run, "a pipeline, which retrieves and ranks queries")
         from rerank.pipelines.score import score_queries
 
         print_result(score_queries(config, Path(model), out))
@@ -76,10 +75,8 @@ def score(
     from rerank.models.feature_mlp import is_feature_mlp
 
     if is_feature_mlp(Path(model)):
-        for what, given in ((run, run), ("--parts", parts), (f"--on {on}", on != LOCAL), ("--depth", depth)):
-            if given:
-                effect = "has no effect with a model of feature vectors, which scores all documents of a file"
-                raise UserError(f"{what}: {effect}; leave it out")
+        given = {**of_a_run, "--depth": depth}
+        _expect_none_given(given, "a model of feature vectors, which scores all documents of a file")
         from rerank.experiments.score_features import score_feature_file
 
         print_result(score_feature_file(config, Path(model), out))
@@ -93,3 +90,10 @@ def score(
     if not rescore(config, model, run, out, parts, on):
         sys.exit(1)
     print_result(out)
+
+
+def _expect_none_given(given: Mapping[str, object], model: str) -> None:
+    """Raises UserError for an argument or a flag with a value: it has no effect with this kind of model."""
+    for what, value in given.items():
+        if value:
+            raise UserError(f"{what}: has no effect with {model}; leave it out")

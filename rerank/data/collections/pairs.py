@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rerank.data.collections.beir import CORPUS
 from rerank.data.folds import Judged, merge_splits
-from rerank.data.records import PAIR_LINE, Pair, data_files, pair_of, read_records, source_hash, text_id
+from rerank.data.records import PAIR_LINE, Pair, pair_of, read_records, source_hash, text_id
 from rerank.data.types import Document, Qrels
 from rerank.utils.errors import UserError
 
@@ -36,7 +36,7 @@ class Pairs:
         path = Path(source)
         if path.is_file() and path.suffix == ".jsonl":
             return path.name != CORPUS
-        if not _is_data_set(path):
+        if not path.is_dir() or (path / CORPUS).exists():
             return False
         try:
             place, record = next(iter(read_records(source, PAIR_LINE)))
@@ -110,12 +110,3 @@ class Pairs:
             if pair is None:
                 raise UserError(f"{place}: expected {PAIR_LINE}, got the keys {', '.join(record)}")
             yield pair
-
-
-def _is_data_set(folder: Path) -> bool:
-    if not folder.is_dir() or (folder / CORPUS).exists():
-        return False
-    try:
-        return bool(data_files(folder))
-    except UserError:
-        return False

@@ -75,7 +75,7 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> tuple[Fold, St
 def place_of_label(source: str, name: str, label: int) -> str:
     """The first line, as file:line, with this label in the files of a fold."""
     lines = (line for file in fold_files(source, name) for line in read_lines(file, EXPECTED))
-    return next((place for place, _, line in lines if _label(line) == label), source)
+    return next((place for place, _, line in lines if LINE.match(line) and float(line.split()[0]) == label), source)
 
 
 def fold_files(source: str, name: str) -> list[Path]:
@@ -86,10 +86,6 @@ def fold_files(source: str, name: str) -> list[Path]:
     folders = _folders(path)
     folder = next(iter(folders.values())) if name == FINAL else folders.get(name)
     return list(_files(path, folder).values()) if folder else []
-
-
-def _label(line: bytes) -> float | None:
-    return float(line.split()[0]) if LINE.match(line) else None
 
 
 def _files(source: Path, folder: Path) -> dict[str, Path]:

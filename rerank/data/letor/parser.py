@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rerank.data.arrow import BLANKS, read_columns
+from rerank.data.arrow import BLANKS, read_columns, to_numpy
 
 LINE = "label qid:QUERY index:value … # docid = DOCUMENT"
 LABEL = re.compile(rb"[-+]?[0-9]{1,9}(?:\.0*)?")
@@ -122,7 +122,7 @@ def _pairs(features: bytes) -> tuple[np.ndarray, np.ndarray]:
         table = read_columns(features.replace(b" ", b"\n"), ":", list(types), types)
     except pa.ArrowInvalid as error:
         raise ValueError(FEATURES) from error
-    return table["index"].to_numpy(), table["value"].to_numpy()
+    return to_numpy(table["index"]), to_numpy(table["value"])
 
 
 def _check(indices: np.ndarray, values: np.ndarray, sizes: np.ndarray) -> None:
