@@ -1,6 +1,7 @@
 """`rerank report`: writes an HTML page about experiments or run files, from report.html and report.css."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -49,15 +50,8 @@ def page_of_experiments(results: Results[ExperimentResults]) -> str:
     experiments, first = results.experiments, results.experiments[0]
     collection, missing = None, ""
     try:
-        if first.has_features:
-            raise UserError("feature vectors have none")
-        source, queries, field = (
-            str(first.setting(f"collection.{key}") or "") for key in ("source", "queries", "query_field")
-        )
-        settings = CollectionSettings(source=source, queries=queries, query_field=field)
-        opened = open_collection(settings.source, settings.queries, settings.query_fields)
-        results.queries.update(opened.queries)
-        collection = opened
+        opened = _collection_of(first)
+        results, collection = replace(results, queries=opened.queries), opened
     except UserError as error:
         missing = str(error)
     finished = [experiment for experiment in experiments if experiment.folder.all_run.is_file()]
@@ -75,12 +69,23 @@ def page_of_experiments(results: Results[ExperimentResults]) -> str:
     )
 
 
+def _collection_of(experiment: ExperimentResults) -> Collection:
+    """The collection of an experiment. Raises UserError if it cannot be opened, and for feature vectors."""
+    if experiment.has_features:
+        raise UserError("feature vectors have none")
+    source, queries, field = (
+        str(experiment.setting(f"collection.{key}") or "") for key in ("source", "queries", "query_field")
+    )
+    settings = CollectionSettings(source=source, queries=queries, query_field=field)
+    return open_collection(settings.source, settings.queries, settings.query_fields)
+
+
 def page_of_files(files: RunFiles, measure: str, qrels: Path | None, source: str) -> str:
     """The page of run files, which has no settings, times or learning curves."""
     results = compared_with_first(files, qrels, measure)
     collection = open_collection(source) if source else None
     if collection:
-        results.queries.update(collection.queries)
+        results = replace(results, queries=collection.queries)
     return _render(
         results,
         collection,

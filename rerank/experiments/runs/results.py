@@ -1,7 +1,7 @@
 """Runs and their judgments, from a folder of experiments or from run files, for charts, reports and tables."""
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar
@@ -46,7 +46,7 @@ class Results(Generic[C]):
     measure: str
     experiments: list[C]
     first_stage_names: dict[str, str]
-    queries: dict[str, str] = field(default_factory=dict)
+    queries: Mapping[str, str] = field(default_factory=dict)
 
     @functools.cached_property
     def qrels(self) -> Qrels:

@@ -44,6 +44,18 @@ class Check(NamedTuple):
     not_compared: Sequence[str] = ()
 
 
+class Known(NamedTuple):
+    """What results are compared with: folds, judgments, and the hashes of documents and files, each computed once.
+
+    The folds have the same documents, and often the same feature files.
+    """
+
+    folds: Mapping[str, Fold]
+    qrels: Qrels
+    fingerprint_of: Callable[[str], str | None]
+    hash_of: Callable[[Path], str]
+
+
 def verify(folder: Path) -> tuple[str, bool]:
     """Checks every fold and final model in runs/<collection>, in an experiment's folder, or in a fold's folder.
 
@@ -60,10 +72,8 @@ def verify(folder: Path) -> tuple[str, bool]:
     only_final = all(model.name == FINAL for experiment in experiments for model in experiment.models)
     has_folds = collection.folds.is_file() or not only_final  # the final model of feature vectors needs none
     folds = {fold.name: fold for fold in read_folds(collection.folds)} if has_folds else {}
-    qrels = read_qrels(collection.qrels)
+    known = Known(folds, read_qrels(collection.qrels), functools.cache(_fingerprint), functools.cache(kept_hash))
     checks: list[Check] = []
-    # The folds have the same documents, and often the same feature files.
-    fingerprint_of, hash_of = functools.cache(_fingerprint), functools.cache(kept_hash)
     for experiment in experiments:
         only_fold = folder not in (experiment.path, collection.path)
         has_all_run = experiment.all_run.is_file() and not only_fold
@@ -71,9 +81,7 @@ def verify(folder: Path) -> tuple[str, bool]:
         for model in sorted(models, key=lambda model: model.path):
             is_finished = _has_results(model) or (has_all_run and model.name != FINAL)
             name = f"{experiment.name}/{model.path.name}"
-            checks.append(
-                _check_fold(name, model, folds, qrels, fingerprint_of, hash_of) if is_finished else Check(name)
-            )
+            checks.append(_check_fold(name, model, known) if is_finished else Check(name))
         if has_all_run:
             checks.append(Check(f"{experiment.name}/{experiment.all_run.name}", "", _check_all_run(experiment)))
     if folder == collection.path:
@@ -115,36 +123,29 @@ def _has_results(folder: FoldFolder) -> bool:
     return folder.finished or folder.manifest.exists()
 
 
-def _check_fold(
-    name: str,
-    folder: FoldFolder,
-    folds: Mapping[str, Fold],
-    qrels: Qrels,
-    fingerprint_of: Callable[[str], str | None],
-    hash_of: Callable[[Path], str],
-) -> Check:
+def _check_fold(name: str, folder: FoldFolder, known: Known) -> Check:
     """MEASURE over the test queries of a fold, "" for the final model, the errors, and what could not be compared."""
-    if folder.name not in (*folds, FINAL):
-        return Check(name, "", [f"expected a fold of folds.json, {', '.join(folds)}; found {folder.name}"])
+    if folder.name not in (*known.folds, FINAL):
+        return Check(name, "", [f"expected a fold of folds.json, {', '.join(known.folds)}; found {folder.name}"])
     value, errors, not_compared = "", list[str](), list[str]()
     try:
         check_inside(folder.path)
         facts = read_manifest(folder.manifest, FoldManifest)
         facts["config"] = _with_defaults(facts["config"], folder.manifest)
         fold = facts["fold"]
-        judged = {split: {q: qrels[q] for q in getattr(fold, split) if qrels.get(q)} for split in SPLITS}
+        judged = {split: {q: known.qrels[q] for q in getattr(fold, split) if known.qrels.get(q)} for split in SPLITS}
         errors += changes(folder.path, facts["files"])
         for split in facts["outcome"]:
             mean, changed = _outcome(folder, facts, split, judged[split])
             value, errors = (mean if split == "test" else value), errors + changed
         errors += _changed_inputs(folder, facts)
-        for what, then, now in _data_of(folder, facts, fingerprint_of, hash_of):
+        for what, then, now in _data_of(folder, facts, known):
             if not now:
                 not_compared.append(what)
             elif now != then:
                 errors.append(f"{what}: expected {then[:12]}…, found {now[:12]}…")
         if folder.name != FINAL:  # a final model has queries of its own
-            errors += _changed_queries(facts["config"], folds[folder.name], fold)
+            errors += _changed_queries(facts["config"], known.folds[folder.name], fold)
         for queries, expected in facts["qrels"].items():
             errors += _same_hash(f"qrels.txt, {queries} queries", expected, judgments_hash(judged[queries]))
         file = folder.experiment.settings
@@ -195,20 +196,15 @@ def _changed_inputs(folder: FoldFolder, facts: FoldManifest) -> Iterator[str]:
         yield from _same_hash(lists["file"], lists["sha256"], source_hash(Path(lists["file"])))
 
 
-def _data_of(
-    folder: FoldFolder,
-    facts: FoldManifest,
-    fingerprint_of: Callable[[str], str | None],
-    hash_of: Callable[[Path], str],
-) -> Iterator[tuple[str, str, str]]:
+def _data_of(folder: FoldFolder, facts: FoldManifest, known: Known) -> Iterator[tuple[str, str, str]]:
     """The feature files or the documents of a fold: name, recorded hash, and present hash; "" if they are not here."""
     source = str(facts["config"]["collection"]["source"])
     if features := facts.get("features"):
         files = {file.name: file for file in fold_files(source, folder.name)}
         for name, recorded in check_shape(features.get("files", {}), dict[str, str]).items():
-            yield f"{source}, {name}", recorded, hash_of(files[name]) if name in files else ""
+            yield f"{source}, {name}", recorded, known.hash_of(files[name]) if name in files else ""
     elif documents := facts.get("documents"):
-        recorded, found = documents["fingerprint"], fingerprint_of(source)
+        recorded, found = documents["fingerprint"], known.fingerprint_of(source)
         yield f"{source}, documents", recorded, recorded if found is None else found
 
 
