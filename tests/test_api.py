@@ -1,6 +1,7 @@
 """The Python API: the public names of `rerank`, each used as the documentation shows it."""
 
 import ast
+import math
 import subprocess
 import sys
 import tomllib
@@ -185,6 +186,15 @@ def test_scores_and_names_beyond_what_files_hold_are_refused():
         rerank.UserError, match=r"^runs\[0\], query q, document d: expected a finite score \(float32\), got"
     ):
         rerank.fuse_ranks([{"q": {"d": 10**400}}])
+    for score in (math.nan, math.inf, -1e39):
+        runs = [{"q": {"d": 1.0}}, {"q": {"d": score}}]
+        for fuse in (
+            rerank.fuse_ranks,
+            lambda runs: rerank.fuse_scores(runs, (0.5, 0.5)),
+            lambda runs: rerank.tune_weights(runs, QRELS),
+        ):
+            with pytest.raises(rerank.UserError, match=r"^runs\[1\], query q, document d: expected a finite score"):
+                fuse(runs)
     for read in (rerank.read_run, rerank.read_qrels, rerank.open_collection, rerank.Reranker.load):
         with pytest.raises(rerank.UserError, match="is not Unicode text at character 1; expected UTF-8"):
             read("a\ud83d")

@@ -4,7 +4,7 @@ import numbers
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from rerank.data.types import Qrels, Run
+from rerank.data.types import FLOAT32_MAX, Qrels, Run
 from rerank.utils.errors import UserError
 
 Value = TypeVar("Value", int, float)
@@ -26,13 +26,26 @@ def given_run(run: Mapping[str, Mapping[str, float]], what: str = "run") -> Run:
 def given_runs(runs: Iterable[Mapping[str, Mapping[str, float]]]) -> list[Run]:
     """The runs of a sequence, each as `given_run` gives it; raises TypeError as it does, and for a single run.
 
+    Raises UserError as `check_scores`.
+
     >>> given_runs({"q1": {"d1": 1.5}})
     Traceback (most recent call last):
     TypeError: runs: expected a sequence of runs, got dict
     """
     if isinstance(runs, str | Mapping) or not isinstance(runs, Iterable):
         raise TypeError(f"runs: expected a sequence of runs, got {type(runs).__name__}")
-    return [given_run(run, f"runs[{place}]") for place, run in enumerate(runs)]
+    found = [given_run(run, f"runs[{place}]") for place, run in enumerate(runs)]
+    for place, run in enumerate(found):
+        check_scores(run, f"runs[{place}], ")
+    return found
+
+
+def check_scores(run: Run, where: str = "") -> None:
+    """Raises UserError for a score that is not a finite float32: pytrec_eval would rank a NaN first."""
+    for query_id, scores in run.items():
+        if not all(-FLOAT32_MAX <= score <= FLOAT32_MAX for score in scores.values()):
+            doc_id, got = next(pair for pair in scores.items() if not -FLOAT32_MAX <= pair[1] <= FLOAT32_MAX)
+            raise UserError(f"{where}query {query_id}, document {doc_id}: expected a finite score (float32), got {got}")
 
 
 def given_qrels(qrels: Mapping[str, Mapping[str, int]]) -> Qrels:

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from rerank.data.given import given_qrels, given_run
-from rerank.data.types import FLOAT32_MAX, GRADE_MAX, Judgments, Run
+from rerank.data.given import check_scores, given_qrels, given_run
+from rerank.data.types import GRADE_MAX, Judgments, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.texts import check_name, check_path, check_text
@@ -152,14 +152,6 @@ def _judgments_of_query(path: str | Path, query_id: str, judged: Mapping[str, in
             where = f"{path}: query {query_id}, document {doc_id}"
             raise UserError(f"{where}: expected a grade up to {GRADE_MAX:,}, got one of {len(str(abs(grade)))} digits")
     return "".join(f"{query_id} 0 {doc_id} {grade}\n" for doc_id, grade in grades.items())
-
-
-def check_scores(run: Run, where: str = "") -> None:
-    """Raises UserError for a score that is not a finite float32: pytrec_eval would rank a NaN first."""
-    for query_id, scores in run.items():
-        if not all(-FLOAT32_MAX <= score <= FLOAT32_MAX for score in scores.values()):
-            doc_id, got = next(pair for pair in scores.items() if not -FLOAT32_MAX <= pair[1] <= FLOAT32_MAX)
-            raise UserError(f"{where}query {query_id}, document {doc_id}: expected a finite score (float32), got {got}")
 
 
 def check_common(

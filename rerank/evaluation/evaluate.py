@@ -5,8 +5,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from rerank.data.given import given_qrels, given_run
-from rerank.data.trec import check_common, check_scores, ranked
+from rerank.data.given import check_scores, given_qrels, given_run
+from rerank.data.trec import check_common, ranked
 from rerank.data.types import Judgments, Measurements, Qrels, Run
 from rerank.evaluation.measures import DEFAULT_MEASURES, HIGHEST_GAIN, Measure, parse_measures
 from rerank.utils.errors import UserError

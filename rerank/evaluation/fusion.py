@@ -26,7 +26,8 @@ def fuse_ranks(runs: Sequence[Run], k: float = RRF_K) -> Run:
 
     Ranks start at 1 and follow `ranked`. A run without a document adds nothing to its sum. Documents with equal sums
     are in the order of the first run that has one of them. The scores are the sums as strictly decreasing float32
-    values. Raises ValueError for a `k` that is negative or not finite.
+    values. Raises ValueError for a `k` that is negative or not finite, and UserError for a score that is not a finite
+    float32.
 
     >>> fused = fuse_ranks([{"q": {"a": 3.0, "b": 2.0}}, {"q": {"b": 9.0, "c": 8.0}}], k=1)
     >>> {doc_id: round(score, 4) for doc_id, score in fused["q"].items()}
@@ -56,7 +57,8 @@ def fuse_scores(runs: Sequence[Run], weights: Weights | Mapping[str, Weights]) -
     min-max scaled over the documents of each run, in float32, as trec_eval compares them. A run gives 0 to a document
     that it lacks, and to all documents if their scores are equal. Documents with equal sums are in the order of the
     first run, then by descending doc_id. The scores are the sums as strictly decreasing float32 values. Raises
-    ValueError if the number of weights is not the number of runs, a weight is negative, or all are 0.
+    ValueError if the number of weights is not the number of runs, a weight is negative, or all are 0, and UserError for
+    a score that is not a finite float32.
 
     >>> runs = [{"q": {"a": 10.0, "b": 30.0, "c": 20.0}}, {"q": {"a": 3.0, "b": 1.0, "c": 2.0}}]
     >>> fuse_scores(runs, (0.75, 0.25))
