@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from rerank.cli.arguments import Budget, milliseconds
 from rerank.config import CollectionSettings, FirstStageSettings, OutputSettings, TrainingSettings
-from rerank.config.files import check_path
+from rerank.config.files import check_local_path
 from rerank.config.flags import Flags, only
 from rerank.utils.cluster import LOCAL, Engine
 from rerank.utils.parameters import OptionalPath, PathText
@@ -62,8 +62,8 @@ def fit(collection: PathText, *, options: FitOptions = FitOptions(), flags: FitF
         An ir_datasets id, or a folder in BEIR's layout; with or without judgments.
     """
     config = flags.config()
-    check_path("--cross-encoder", options.cross_encoder)
-    check_path("--sparse-encoder", options.sparse_encoder)
+    check_local_path("--cross-encoder", options.cross_encoder)
+    check_local_path("--sparse-encoder", options.sparse_encoder)
     from rerank.pipelines.evidence_table import limits
     from rerank.pipelines.fit import fit as fit_pipeline
     from rerank.pipelines.pipeline import Pipeline

@@ -18,9 +18,9 @@ def check_files(config: Config) -> None:
         check_file("--collection.queries", config.collection.queries)
     if (lists := config.training.lists) and not Path(lists).exists():
         raise UserError(f"--training.lists {lists}: no such file, nor folder of a data set")
-    check_path("--collection", config.collection.source)
-    check_path("--first-stage.index", config.first_stage.index)
-    check_path("--encoder", config.encoder.name)
+    check_local_path("--collection", config.collection.source)
+    check_local_path("--first-stage.index", config.first_stage.index)
+    check_local_path("--encoder", config.encoder.name)
     folder = config.output.folder
     if os.path.lexists(folder) and not Path(folder).is_dir():
         raise UserError(f"--output.folder {folder}: is not a folder; expected a folder, or a new one, to write in")
@@ -34,7 +34,7 @@ def check_file(what: str, path: str | Path) -> None:
         raise UserError(f"{what} {path}: no such file")
 
 
-def check_path(flag: str, value: str) -> None:
+def check_local_path(flag: str, value: str) -> None:
     """Raises UserError if `value` looks like a path, not like a hub name or dataset id, and nothing is there."""
     if value.startswith(("/", ".", "~")) and not Path(value).exists():
         raise UserError(f"{flag} {value}: no such file or folder")
