@@ -198,6 +198,8 @@ def test_scores_and_names_beyond_what_files_hold_are_refused():
     for read in (rerank.read_run, rerank.read_qrels, rerank.open_collection, rerank.Reranker.load):
         with pytest.raises(rerank.UserError, match="is not Unicode text at character 1; expected UTF-8"):
             read("a\ud83d")
+        with pytest.raises(rerank.UserError, match="has a NUL character; expected the name"):
+            read("a\0b")
     with pytest.raises(rerank.UserError, match=r"^device text: torch has no such device"):
         rerank.BiEncoder.load("encoder", device="text")
 

@@ -6,6 +6,7 @@ Pyserini's hybrid search.
 """
 
 import math
+import numbers
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -34,7 +35,7 @@ def fuse_ranks(runs: Sequence[Run], k: float = RRF_K) -> Run:
     {'b': 0.8333, 'a': 0.5, 'c': 0.3333}
     """
     runs = given_runs(runs)
-    if not isinstance(k, int | float | np.number):
+    if not isinstance(k, numbers.Real):
         raise TypeError(f"k: expected a number, got {k!r}")
     if not 0 <= k < math.inf:
         raise ValueError(f"k: expected 0 or more, got {k}")

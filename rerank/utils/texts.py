@@ -88,12 +88,14 @@ def check_path(what: str, given: object) -> str:
     """
     if not isinstance(given, str | os.PathLike):
         raise TypeError(f"{what}: expected a text or a path, got {type(given).__name__}")
-    text = os.fspath(given)
+    text = str(os.fspath(given))
+    if "\0" in text:
+        raise UserError(f"{what}: has a NUL character; expected the name of a file or folder")
     try:
         os.fsencode(text)
     except UnicodeEncodeError as error:
         raise UserError(f"{what}: is not Unicode text at character {error.start}; expected UTF-8") from None
-    return str(text)
+    return text
 
 
 def check_name(what: str, given: object) -> str:
