@@ -22,26 +22,29 @@ FIRST = {"q1": {"d1": 2.0, "d2": 1.0}, "q2": {"d1": 2.0, "d3": 1.0}, "q3": {"d1"
 SECOND = {"q1": {"d1": 2.0, "d2": 1.0}, "q2": {"d1": 1.0, "d3": 2.0}, "q3": {"d1": 1.0, "d2": 2.0}}
 
 
-def loaded_modules(code):
-    """The names of the modules that a new process has loaded after it ran the code."""
-    code += "\nimport sys; print(*sys.modules)"
-    return set(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split())
+EVALUATING = f"""
+import rerank, rerank.cli.retrieve, rerank.experiments.first_stage
+rerank.evaluate({QRELS}, {FIRST}, ["nDCG@20", "AP"])
+rerank.compare({{"a": {FIRST}, "b": {SECOND}}}, {QRELS}, ["nDCG@20"])
+rerank.read_run
+"""
+LIGHT = {
+    "import rerank": "torch numpy transformers accelerate scipy ir_measures rerank.config",
+    "import rerank.cli.train, rerank.cli.score": "torch",
+    "import rerank.data.letor, rerank.data.collections, rerank.retrieval": "torch pyarrow ir_datasets pyserini jnius",
+    "import rerank.data.trec, rerank.data.candidates": "torch transformers scipy pandas",
+    "import rerank.experiments.runs.run_files": "torch transformers scipy pandas",
+    EVALUATING: "torch transformers accelerate",
+}
+"""Code, and the packages that it does not load, which take seconds or need Java."""
 
 
-def test_importing_rerank_loads_no_library():
-    loaded = loaded_modules("import rerank")
+@pytest.mark.parametrize("code", LIGHT, ids=range(len(LIGHT)))
+def test_what_needs_no_heavy_package_loads_none(code):
+    words = [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"]
+    loaded = set(subprocess.run(words, check=True, capture_output=True, text=True, cwd=ROOT).stdout.split())
     assert "rerank" in loaded
-    assert not loaded & {"torch", "numpy", "transformers", "accelerate", "scipy", "ir_measures", "rerank.config"}
-
-
-def test_evaluating_comparing_and_retrieving_load_no_torch():
-    loaded = loaded_modules(
-        f"import rerank, rerank.cli.retrieve, rerank.experiments.first_stage\n"
-        f"rerank.evaluate({QRELS}, {FIRST}, ['nDCG@20', 'AP'])\n"
-        f"rerank.compare({{'a': {FIRST}, 'b': {SECOND}}}, {QRELS}, ['nDCG@20']); rerank.read_run"
-    )
-    assert "rerank.evaluation.compare" in loaded
-    assert not loaded & {"torch", "transformers", "accelerate"}
+    assert not loaded & set(LIGHT[code].split())
 
 
 def test_every_public_name_is_there():

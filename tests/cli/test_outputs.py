@@ -16,7 +16,6 @@ COMMANDS = {
 """Every command that writes what the user names."""
 
 SUFFIX = {"score": ".run", "plot": ".pdf", "report": ".html"}
-WRITTEN = {"score": b"Q0", "plot": b"%PDF", "report": b"<!doctype html>"}
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from rerank.cli.main import main
 from rerank.cli.search import hit_lines
 from rerank.data.types import Hit, Marked
-from tests.support.small_collection import failed, write_german
+from tests.support.small_collection import write_german
 
 CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
 
@@ -63,11 +63,6 @@ def test_json_and_several_queries_of_a_file(there, capsys):
     main(["search", CHECKPOINT, "--queries", "topics.tsv", "--top", "2"])
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("t")] == ["t1: good amber0", "t2: zzzz"]
-    for words, got in (([], "neither"), (["good", "--queries", "topics.tsv"], "both")):
-        assert f"a file of queries; got {got}" in failed(capsys, "search", CHECKPOINT, *words)
-    Path("topics.tsv").write_text("t1\tgood\nt2\t \n")
-    line = failed(capsys, "search", CHECKPOINT, "--queries", "topics.tsv")
-    assert "topics.tsv: the query t2 is empty; expected a text to search for" in line
 
 
 def test_words_are_marked_by_the_stems_of_the_language(there, capsys):

@@ -138,12 +138,6 @@ def test_a_port_in_use_is_one_line(capsys, folder):
     assert f"--host 127.0.0.1 --port {port}: Address already in use" in line
 
 
-def test_an_exact_speed_is_not_that_of_another_precision(capsys, folder):
-    words = ["serve", str(folder / "bert"), "--speed", "exact", "--training.precision", "bf16"]
-    line = failed(capsys, *words)
-    assert "--training.precision bf16: --speed exact is float32; leave one of them out" in line
-
-
 def test_a_model_that_cannot_score_is_one_line(capsys, folder, tmp_path):
     checkpoint = shutil.copytree(folder / "bert", tmp_path / "broken")
     weights = load_file(checkpoint / "model.safetensors")

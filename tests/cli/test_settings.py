@@ -49,19 +49,6 @@ def test_robust04_toml_is_the_defaults_and_the_papers_setting(tmp_path):
     assert (hinge.name, hinge.hyperparameters) == ("hinge", {"pairs": "matched"})
 
 
-def test_a_table_of_a_loss_that_does_not_exist_is_named(here, capsys):
-    Path("mine.toml").write_text("[loss]\nname = 'smoothi'\n[loss.hing]\nmargin = 2.0\n")
-    said = failed(capsys, "train", "--config", "mine.toml")
-    assert "mine.toml: [loss.hing]: no such loss; did you mean hinge?" in said
-    for line, expected in {
-        "epochs = 'many'": "mine.toml: Invalid value for --training.epochs: expected a whole number, got many",
-        "epochs = 0": "mine.toml: --training.epochs: got 0, expected 1 or more",
-        "lr = 'high'": "--training.lr from mine.toml: ",
-    }.items():
-        Path("mine.toml").write_text(f"[training]\n{line}\n")
-        assert expected in failed(capsys, "train", "--config", "mine.toml")
-
-
 def test_commands_take_the_settings_that_act_on_them():
     short = ("--lr", "--depth", "--batch-size", "--device", "--seed", "--epochs", "--name", "--config")
     assert all(takes("train", flag) for flag in (*setting_flags(), *short))
@@ -78,11 +65,6 @@ def test_a_flag_of_a_switch_needs_no_value(tmp_path):
     for flag, expected in (("--loss.no-stop-gradient", False), ("--loss.stop-gradient", True)):
         ((_, (cell,)),) = [read_grid(tmp_path / "grid.toml", with_values([flag, "--loss.alpha", "2"]))]
         assert cell.loss.hyperparameters == {"alpha": 2.0, "stop_gradient": expected}
-
-
-def test_a_negative_flag_takes_no_value(capsys):
-    line = failed(capsys, "train", "--loss.no-stop-gradient=false")
-    assert "--loss smoothi: has no hyperparameter no_stop_gradient; it takes metric, alpha, delta" in line
 
 
 def test_a_leading_tilde_is_the_home_folder(here, capsys, monkeypatch):

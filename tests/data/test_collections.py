@@ -2,8 +2,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -14,7 +12,6 @@ from rerank.data.collections.irds import library
 from rerank.utils.errors import UserError
 from rerank.utils.registry import Registry
 from tests.support import robust04_standin as standin
-from tests.support.paths import ROOT
 from tests.support.small_ids import write_ids
 
 ROBUST04 = "disks45/nocr/trec-robust-2004"
@@ -285,19 +282,6 @@ def test_a_registered_reader_opens_files_with_other_keys(folder, monkeypatch):
         corpus.write('{"pmid": "d2"}')
     with pytest.raises(UserError, match=r"corpus.jsonl:2: expected a text under 'abstract', got none"):
         list(open_collection(str(papers)).documents())
-
-
-@pytest.mark.parametrize(
-    ("modules", "heavy"),
-    [
-        ("data.letor, rerank.data.collections, rerank.retrieval", "torch pyarrow ir_datasets pyserini jnius"),
-        ("data.trec, rerank.data.candidates, rerank.experiments.runs.run_files", "torch transformers scipy pandas"),
-        ("cli.train, rerank.cli.score", "torch"),
-    ],
-)
-def test_importing_loads_no_heavy_package(modules, heavy):
-    code = f"import sys, rerank.{modules}; loaded = set({heavy.split()}) & set(sys.modules); assert not loaded, loaded"
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 @pytest.fixture(scope="module")

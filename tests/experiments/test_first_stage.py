@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from rerank.cli.main import main
-from rerank.data.runs import read_run
-from tests.support.small_collection import failed
+from tests.support.small_collection import command, failed
 
 RETRIEVE = ["retrieve", "--collection", "towns"]
 RUN, ORIGIN = Path("runs/towns/bm25.run"), Path("runs/towns/bm25.json")
@@ -25,18 +24,11 @@ def test_a_changed_run_is_refused(here, capsys, change):
     main(RETRIEVE)
 
 
-def test_the_name_of_the_run_is_printed_also_of_queries_in_a_file(here, capsys):
-    Path("asked.tsv").write_text("asked\talpha0 good\n")
-    main(RETRIEVE)
-    assert capsys.readouterr().out == f"{RUN}\n"
-    main([*RETRIEVE, "--collection.queries", "asked.tsv"])
-    assert read_run(capsys.readouterr().out.strip()).keys() == {"asked"}
-
-
-def test_a_run_of_other_documents_is_refused(here, capsys):
+@pytest.mark.parametrize("words", [RETRIEVE, command("--fold", "1")], ids=["retrieve", "train"])
+def test_a_run_of_other_documents_is_refused(here, capsys, words):
     with Path("towns/corpus.jsonl").open("a") as corpus:
         corpus.write('{"_id": "more", "title": "", "text": "alpha0"}\n')
-    assert f"{RUN}: retrieved from other documents or queries than those of towns" in failed(capsys, *RETRIEVE)
+    assert f"{RUN}: retrieved from other documents or queries than those of towns" in failed(capsys, *words)
 
 
 @pytest.mark.parametrize("content", ["", "{", "null", "[]", '{"run": 1}', '{"run": {"bytes": "x"}}', "[" * 100_000])

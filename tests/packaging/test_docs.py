@@ -50,17 +50,6 @@ def test_links_lead_to_files_and_headings_of_a_clone(page):
     assert not dead
 
 
-def test_no_line_of_prose_is_longer_than_120_characters():
-    long = []
-    for page in PAGES:
-        fenced = False
-        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
-            fenced ^= line.lstrip().startswith("```")
-            if len(line) > 120 and not (fenced or line.startswith(("    ", "|"))):
-                long.append(f"{page.relative_to(ROOT)}:{number}")
-    assert not long
-
-
 def test_the_index_of_tests_names_files_that_exist():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     index = text[text.index("files in `tests/`") : text.index("## Write a test")]

@@ -58,6 +58,7 @@ def test_tei_and_sagemaker_call_paths_of_their_own(server):
     assert server.get("/ping").status == 200
     assert server.get("/").status == 405
     (model,) = server.get("/v1/models").json["data"]
+    assert model["id"] == "the model"
     assert server.get("/v1/models/the%20model").json == model
     time.sleep(1.1)
     assert server.get("/v1/models").json["data"] == [model]  # `created` does not change
