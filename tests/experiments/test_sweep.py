@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from rerank.cli.main import main
-from rerank.config import Config
 from rerank.data.runs import read_run
 from rerank.experiments import sweep as command
 from rerank.training import loop as training
@@ -156,11 +155,18 @@ def test_an_interrupt_stops_the_workers_and_the_same_command_goes_on(grid):
     assert not list(grid.glob("*/fold1/test.run"))
 
 
-def test_the_workers_share_the_cores(monkeypatch, tmp_path):
-    threads = []
-    monkeypatch.setattr(command, "train_folds", lambda *_: threads.append(torch.get_num_threads()))
-    command._train(1, command.Job(Config(), "1", 1.0))
-    assert threads == [1]
+@pytest.mark.parametrize(("workers", "threads"), [(1, 4), (3, 2)])
+def test_the_workers_share_the_cores(grid, inline, monkeypatch, workers, threads):
+    used = []
+    monkeypatch.setattr(command, "count_cores", lambda: 6)
+    monkeypatch.setattr(command, "train_folds", lambda *_: used.append(torch.get_num_threads()))
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        sweep("--fold", "1", "--epochs", "1", "--workers", str(workers))
+    finally:
+        torch.set_num_threads(before)
+    assert used == [threads] * 3
 
 
 def test_by_default_there_is_a_worker_for_each_gpu_that_the_cells_do_not_choose_themselves(grid, monkeypatch):

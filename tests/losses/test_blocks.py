@@ -9,7 +9,6 @@ from torch.utils._pytree import tree_leaves
 
 from rerank.losses import LOSSES, soft_ranks, sorting
 from rerank.losses.kernels import blocks
-from rerank.losses.kernels.blocks import in_blocks
 from tests.losses.graphs import loss_of, ragged_lists, value_and_gradient
 
 CASES = [
@@ -73,16 +72,18 @@ def test_a_score_that_is_no_number_shows_in_its_list_only(name: str, settings: d
     torch.testing.assert_close(values[1:], expected[1:], rtol=1e-12, atol=1e-14)
 
 
-class Largest(TorchDispatchMode):
-    """The most numbers in the result of any operation."""
+class Work(TorchDispatchMode):
+    """The number of operations, the numbers in all their results, and the most in one of them."""
 
-    numbers = 0
+    operations = numbers = largest = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         made = [leaf.untyped_storage().nbytes() // leaf.element_size() for leaf in tree_leaves(result)
                 if isinstance(leaf, torch.Tensor)]  # fmt: skip
-        self.numbers = max(self.numbers, *made, 0)
+        self.operations += 1
+        self.numbers += sum(made)
+        self.largest = max(self.largest, *made, 0)
         return result
 
 
@@ -92,11 +93,36 @@ def test_no_intermediate_result_is_larger_than_a_block(name: str, settings: dict
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(16, 60, generator=generator, dtype=torch.float64).requires_grad_()
     labels = torch.randint(0, 3, (16, 60), generator=generator)
-    with Largest() as watched:
+    with Work() as work:
         LOSSES[name](scores, labels, **settings).sum().backward()
     assert scores.grad is not None
     # 16 lists of 60 documents have 57,600 pairs.
-    assert watched.numbers <= 8_000
+    assert work.largest <= 8_000
+
+
+def work_for(*lengths: int, idle: int = 0) -> Work:
+    """The work of a value and a gradient for lists of these lengths, and for so many that teach nothing."""
+    lists, longest = len(lengths) + idle, max(lengths)
+    scores = torch.randn(lists, longest, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    mask = torch.arange(longest) < torch.tensor([*lengths, *[longest] * idle])[:, None]
+    labels = (torch.arange(longest) % 3).repeat(lists, 1)
+    labels[len(lengths) :] = 0
+    with Work() as work:
+        LOSSES["approx"](scores, labels, mask).sum().backward()
+    return work
+
+
+def test_short_lists_are_not_computed_as_wide_as_the_longest() -> None:
+    together, alone = work_for(600, *[30] * 15), (work_for(600), work_for(*[30] * 15))
+    assert together.numbers < 1.2 * sum(work.numbers for work in alone)
+
+
+def test_lists_that_teach_nothing_are_not_computed() -> None:
+    assert work_for(600, idle=15).numbers < 1.2 * work_for(600).numbers
+
+
+def test_lists_of_similar_lengths_are_computed_together() -> None:
+    assert work_for(*range(20, 30)).operations < 1.2 * work_for(29).operations
 
 
 def test_neural_ndcg_keeps_a_few_copies_of_its_indicators_for_the_gradient() -> None:
@@ -117,35 +143,3 @@ def test_differences_beyond_float32_are_far_apart_and_no_more(scale: float) -> N
     places = soft_ranks.approx_soft_ranks(scores, torch.ones(1, 3, dtype=torch.bool), 1e3)
     assert places.tolist() == [[1.0, 3.0, 2.0]]
     assert not torch.autograd.grad(places[0, 0], scores)[0].any()
-
-
-def test_lists_share_a_block_by_length_and_idle_ones_are_left_out(monkeypatch) -> None:
-    monkeypatch.setattr(blocks, "CPU_BLOCK", 12)
-    # The lists have 5, 3, 2 and 2 documents.
-    assert seen_in_blocks() == [[[5, 6, 7, 8, 9], [11, 13, 14, -1, -1]], [[0, 1], [15, 19]]]
-
-
-def test_a_block_ends_where_that_saves_more_padding_than_another_costs(monkeypatch) -> None:
-    monkeypatch.setattr(blocks, "CPU_CALL", 6)
-    assert len(seen_in_blocks()) == 1
-    monkeypatch.setattr(blocks, "CPU_CALL", 5)
-    assert seen_in_blocks() == [[[5, 6, 7, 8, 9]], [[11, 13, 14], [0, 1, -1], [15, 19, -1]]]
-
-
-def seen_in_blocks() -> list:
-    """The scores of each block, -1 on padding; the values and the gradient are held to those without blocks."""
-    mask = torch.tensor([[1, 1, 0, 0, 0], [1, 1, 1, 1, 1], [0, 1, 0, 1, 1], [1, 0, 0, 0, 1], [1, 1, 1, 1, 1]]).bool()
-    scores = torch.arange(25.0).view(5, 5).requires_grad_()
-    degenerate = torch.tensor([False, False, False, False, True])
-    seen = []
-
-    def loss(part, labels, real):
-        seen.append(torch.where(real, part, -1).tolist())
-        return (part * labels * real).sum(dim=1)
-
-    labels = torch.arange(1.0, 26.0).view(5, 5)
-    values = in_blocks(loss, scores, labels, mask, degenerate, lambda documents: documents)
-    values.sum().backward()
-    torch.testing.assert_close(values, (scores * labels * mask).sum(dim=1).masked_fill(degenerate, 0))
-    torch.testing.assert_close(scores.grad, (labels * mask).masked_fill(degenerate[:, None], 0))
-    return seen

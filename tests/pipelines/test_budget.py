@@ -9,6 +9,7 @@ import pytest
 import rerank
 from rerank.cli.main import main
 from rerank.pipelines.record import read_evidence
+from rerank.pipelines.stages import QueryAdapterStage
 from tests.pipelines.test_fit import QUERY, contents, pipeline
 from tests.support.small_collection import failed
 
@@ -38,7 +39,7 @@ def test_a_fit_chooses_among_the_stages_that_answer_in_time(timed, capsys):
 def test_a_budget_chooses_among_fitted_stages_without_fitting_again(timed, monkeypatch, caplog):
     rerank.fit("towns", pipeline(), out="p")
     whole = contents(Path("p"))
-    monkeypatch.setattr("rerank.pipelines.fit._fit", None)  # nothing is fitted
+    monkeypatch.setattr(QueryAdapterStage, "fit", lambda *given: 1 / 0)  # nothing is fitted
     fitted = rerank.fit("towns", pipeline(), out="p", budget=50.0)
     assert fitted.answer == rerank.Pipeline.load("p").answer == "dense"
     evidence = read_evidence(Path("p"))

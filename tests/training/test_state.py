@@ -1,6 +1,5 @@
 """The saved state of a training: when it is saved, that a resumed training is the same, and what damage does."""
 
-import itertools
 import json
 import os
 import random
@@ -9,9 +8,11 @@ import shutil
 import signal
 import time
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
+from accelerate import Accelerator
 
 from rerank.losses import smoothi
 from rerank.models.checkpoints import save_cross_encoder
@@ -32,11 +33,11 @@ class CheckpointTask(ListsTask):
         save_cross_encoder(self.model, folder)
 
 
-def trained(encoder, folder, epochs=2, loss=smoothi, values=(1, 0, 0, 0), **settings):
+def trained(encoder, folder, epochs=2, loss=smoothi, values=(1, 0, 0, 0), accelerator=None, **settings):
     """Trains, or goes on, in `folder`; `values` validate the epochs. Returns the weights."""
     task, numbers = open_task(encoder, folder, WORLD, CheckpointTask), iter(values[len(history_of(folder)) :])
     settings = {"epochs": epochs, "lists_per_step": 4, "seed": 7, "patience": 50} | settings
-    train_task(task, folder, lambda run: float(next(numbers)), loss, **settings)
+    train_task(task, folder, lambda run: float(next(numbers)), loss, accelerator, **settings)
     return weights_of(task.model)
 
 
@@ -57,30 +58,59 @@ def assert_same_results(one, other):
     torch.testing.assert_close(*states, rtol=0, atol=0)
 
 
+class Card(str):
+    """The name of a device that torch takes for the CPU, and the training loop for another one."""
+
+    type = "card"
+
+
+class OnACard(Accelerator):
+    """Trains on a `Card`."""
+
+    device = Card("cpu")
+
+    def __init__(self):
+        super().__init__(cpu=True)
+
+
 @pytest.fixture
-def as_on_a_gpu(monkeypatch):
-    """The state is due after every second epoch."""
-    due = itertools.cycle((False, True))
-    monkeypatch.setattr(loop, "_is_due", lambda device, saved: next(due))
+def states(monkeypatch):
+    """The numbers of epochs that each saved state had."""
+    epochs, save = [], loop.save_state
+    monkeypatch.setattr(loop, "save_state", lambda *given: epochs.append(len(given[3])) or save(*given))
+    return epochs
 
 
-def test_a_gpu_saves_the_best_epoch_at_the_end_and_a_cpu_every_epoch(encoder, tmp_path, monkeypatch):
-    states, save = [], loop.save_state
-    monkeypatch.setattr(loop, "save_state", lambda *given: states.append(len(given[3])) or save(*given))
+@pytest.fixture
+def epochs_of_100_seconds(monkeypatch):
+    """Each validation is 100 seconds after the one before, on the clock of the training loop."""
+    clock, score = SimpleNamespace(seconds=0.0, perf_counter=time.perf_counter), CheckpointTask.score
+    clock.monotonic = lambda: clock.seconds
+
+    def slow_score(task, part):
+        clock.seconds += 100
+        return score(task, part)
+
+    monkeypatch.setattr(CheckpointTask, "score", slow_score)
+    monkeypatch.setattr(loop, "time", clock)
+
+
+def test_a_gpu_saves_the_best_epoch_at_the_end_and_a_cpu_every_epoch(encoder, tmp_path, states):
     at_once = trained(encoder, tmp_path / "cpu", 4, values=MIXED)
     assert states == [1, 2, 3, 4]
     states.clear()
-    assert loop._is_due(torch.device("cuda"), time.monotonic() - 200)
-    assert not loop._is_due(torch.device("cuda"), time.monotonic())
-    monkeypatch.setattr(loop, "_is_due", lambda device, saved: False)
-    assert torch.equal(at_once, trained(encoder, tmp_path / "gpu", 4, values=MIXED))
+    at_the_end = trained(encoder, tmp_path / "gpu", 4, values=MIXED, accelerator=OnACard())
     assert states == [4]
+    assert torch.equal(at_once, at_the_end)
     assert_same_results(tmp_path / "gpu", tmp_path / "cpu")
 
 
 @pytest.mark.parametrize("values", [(1, 2, 0, 0), (2, 1, 0, 0)])
-def test_an_interrupted_training_ends_as_the_whole(encoder, tmp_path, as_on_a_gpu, values):
-    """Whether the state was saved with its best epoch or after it; no default training is the same."""
+def test_an_interrupted_training_ends_as_the_whole(encoder, tmp_path, states, epochs_of_100_seconds, values):
+    """Whether the state was saved with its best epoch or after it; no default training is the same.
+
+    On a GPU a state is due 180 seconds after the one before.
+    """
     steps = []
 
     def interrupted(scores, labels, mask):
@@ -92,16 +122,16 @@ def test_an_interrupted_training_ends_as_the_whole(encoder, tmp_path, as_on_a_gp
     sizes = {"epochs": 4, "lists_per_step": 2, "values": values}
     settings = sizes | {"schedule": "linear", "warmup_ratio": 0.4, "weight_decay": 0.1, "average": 0.9}
     with pytest.raises(KeyboardInterrupt):
-        trained(encoder, tmp_path / "parts", loss=interrupted, **settings)
-    assert len(history_of(tmp_path / "parts")) == 2
+        trained(encoder, tmp_path / "parts", loss=interrupted, accelerator=OnACard(), **settings)
+    assert states == [2]
     parts = trained(encoder, tmp_path / "parts", **settings)
     assert torch.equal(parts, trained(encoder, tmp_path / "whole", **settings))
     assert_same_results(tmp_path / "parts", tmp_path / "whole")
     assert not torch.equal(parts, trained(encoder, tmp_path / "default", **sizes))
 
 
-@pytest.mark.parametrize("place", ["_write_tensors", "write_record", "the checkpoint"])
-def test_an_interrupt_while_an_epoch_is_saved_leaves_an_earlier_one(encoder, tmp_path, monkeypatch, place):
+@pytest.mark.parametrize(("owner", "name"), [(torch, "save"), (state, "write_record"), (CheckpointTask, "save")])
+def test_an_interrupt_while_an_epoch_is_saved_leaves_an_earlier_one(encoder, tmp_path, monkeypatch, owner, name):
     calls = []
 
     def interrupted(function):
@@ -114,7 +144,6 @@ def test_an_interrupt_while_an_epoch_is_saved_leaves_an_earlier_one(encoder, tmp
         return call
 
     with monkeypatch.context() as patch:
-        owner, name = (CheckpointTask, "save") if place == "the checkpoint" else (state, place)
         patch.setattr(owner, name, interrupted(getattr(owner, name)))
         with pytest.raises(KeyboardInterrupt):
             trained(encoder, tmp_path / "run", 4, values=RISING)

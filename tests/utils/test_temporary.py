@@ -32,20 +32,42 @@ while True:
     if version == 1:
         print("begun", flush=True)
 """
+DIE_WHILE_WRITING = """
+import os, sys
+from pathlib import Path
+from rerank.utils.files import atomic_write
+with atomic_write(sys.argv[1]) as tmp:
+    for part in sys.argv[2:]:
+        (tmp.parent / part).mkdir()
+        (tmp.parent / part / "file").write_text(part)
+    print(tmp.parent, flush=True)
+    os._exit(1)
+"""
 ROUNDS = 12
 
 
-def dead_folder(target: Path, *parts: str, machine: str | None = None, process: int | None = None) -> Path:
-    """What a process that was killed leaves beside `target`: a folder with the new and the replaced one in it."""
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    name = f".{target.name}.{machine or files._machine()}-{process or dead.pid}-{'0' * 8}-{'1' * 8}"
-    name = f"{name}-{files._signature(name)}.part"
-    for part in parts:
-        (target.with_name(name) / part).mkdir(parents=True)
-        (target.with_name(name) / part / "file").write_text(part)
-    target.with_name(name).mkdir(exist_ok=True)
-    return target.with_name(name)
+def dead_folder(target: Path, *parts: str, first: str = "") -> Path:
+    """What a process that was killed leaves beside `target`: a folder with the new and the replaced one in it.
+
+    `first` is code that the process begins with.
+    """
+    command = [sys.executable, "-c", first + DIE_WHILE_WRITING, str(target), *parts]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    return Path(done.stdout.strip())
+
+
+def as_process(number: int) -> str:
+    """Code of a process that has this number."""
+    return f"import os\nos.getpid = lambda: {number}"
+
+
+IN_ANOTHER_CONTAINER = """
+import platform
+from pathlib import Path
+Path.readlink = lambda path: "pid:[another]"
+platform.node = lambda: "another"
+"""
 
 
 def test_a_process_that_is_killed_at_any_time_leaves_whole_files_and_nothing_else(tmp_path):
@@ -84,13 +106,13 @@ def test_writing_and_locking_remove_what_dead_processes_left(tmp_path):
     with atomic_write(tmp_path / longest) as tmp:
         tmp.touch()
     assert [path.name for path in tmp_path.iterdir()] == [longest]
-    dead_folder(tmp_path / "other", "new", process=os.getpid())  # of a container that was started again
+    dead_folder(tmp_path / "other", "new", first=as_process(os.getpid()))  # of a container that was started again
     with locked(tmp_path, "index"):
         assert sorted(path.name for path in tmp_path.iterdir()) == ["index.lock", longest]
 
 
 def test_what_a_living_process_writes_is_kept(tmp_path):
-    dead_folder(tmp_path / "other", process=os.getppid())
+    dead_folder(tmp_path / "other", first=as_process(os.getppid()))
     with atomic_write(tmp_path / "target") as mine:
         mine.write_text("mine")
         remove_leftovers(tmp_path)
@@ -102,7 +124,7 @@ def test_what_a_living_process_writes_is_kept(tmp_path):
 
 
 def test_what_another_machine_writes_is_kept_for_a_day(tmp_path):
-    folder = dead_folder(tmp_path / "target", "new", machine="0" * 8)
+    folder = dead_folder(tmp_path / "target", "new", first=IN_ANOTHER_CONTAINER)
     remove_leftovers(tmp_path)
     assert folder.is_dir()
     os.utime(folder, (time.time() - files.A_DAY - 1,) * 2)
@@ -142,16 +164,16 @@ def test_processes_that_remove_leftovers_disturb_none_that_begins(tmp_path):
 
 def test_files_of_others_are_no_leftovers_and_links_are_not_followed(tmp_path):
     """Whoever gives a folder to others does not know the key that signs the names of leftovers."""
-    machine, dead = files._machine(), "999999999-00000000-11111111"
+    left = dead_folder(tmp_path / "there" / "target", "target", "target.old")
     names = [
         *(".target.1234.part", ".film.part", ".a.0123456789abcdef.part"),
-        *(f".b.{one}-{dead}-{'2' * 16}.part" for one in (machine, "0" * 8)),
+        f"{left.name.rpartition('-')[0]}-{'2' * 16}.part",
+        f".b.{'0' * 8}-999999999-{'0' * 8}-{'1' * 8}-{'2' * 16}.part",
     ]
     for name in names:
         (tmp_path / "here" / name / "c.old").mkdir(parents=True)
         (tmp_path / "here" / name / "c").mkdir()
         os.utime(tmp_path / "here" / name, (0, 0))
-    left = dead_folder(tmp_path / "there" / "target", "target", "target.old")
     (tmp_path / "here" / left.name).symlink_to(left)
     inside = dead_folder(tmp_path / "here" / "b", "b")
     (inside / "link").symlink_to(tmp_path / "there")

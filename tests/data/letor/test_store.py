@@ -30,7 +30,7 @@ def opened(path, cache):
 def test_a_file_is_read_once_and_again_when_it_was_touched(source, cache, monkeypatch):
     first = opened(source, cache)
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_fill", None)
+        patch.setattr(store, "parse", None)  # no line is read
         again = opened(source, cache)
     np.testing.assert_array_equal(first.features, again.features)
     assert again.doc_ids(1) == ("2.0", "2.1")
