@@ -11,10 +11,18 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 KEY = "none"
-EQUAL, BEST, CUT, RAW, REFUSED = "equal", "best", "cut", "raw", "refused"
-"""What is expected: all documents, the best TOP ones, documents cut at TOKENS, no sigmoid, or an error."""
 TOP = 2
 TOKENS = 2
+EQUAL = "equal"
+"""Expected: all documents, with the scores of `Reranker`."""
+BEST = "best"
+"""Expected: the best TOP documents."""
+CUT = "cut"
+"""Expected: the scores of documents that are cut at TOKENS."""
+RAW = "raw"
+"""Expected: scores without the sigmoid."""
+REFUSED = "refused"
+"""Expected: an error."""
 Ask = Callable[..., list[Any]]
 Options = list[tuple[dict[str, Any], str]]
 Cases = Iterator[tuple[str, Ask, Options]]

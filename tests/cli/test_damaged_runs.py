@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.cli.main import main
-from tests.support.small_collection import command, in_a_copy
+from tests.support.small_collection import command, ended, in_a_copy
 
 SEED = int(os.environ.get("RERANK_SEED", "0"))
 TRIALS = int(os.environ.get("RERANK_EXAMPLES", "0")) or 4
@@ -32,15 +31,6 @@ def finished(trained, tmp_path_factory):
         for output in ("page.html", "chart.svg", "new.run", "new.run.json"):
             Path(output).unlink()
     return folder
-
-
-def ended(words: list[str]) -> int:
-    """The exit code of a command."""
-    try:
-        main(words)
-    except SystemExit as end:
-        return end.code
-    return 0
 
 
 def flip(content: bytes, rng: random.Random) -> bytes:

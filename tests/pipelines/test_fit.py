@@ -64,6 +64,12 @@ def home(home, tmp_path_factory, the_last_stage_answers):
     return folder
 
 
+def fused_with_a_run_file(file):
+    """BM25, and the run of a file, and their fusion."""
+    stages = {"bm25": BM25Stage(), "kept": RunFileStage(file), "fused": FusionStage(("bm25", "kept"))}
+    return rerank.Pipeline(stages)
+
+
 def contents(folder=FOLDER):
     """The bytes of what was fitted and ranked; times differ."""
     files = [*folder.glob("runs/*"), *folder.glob("stages/**/*"), folder / "pipeline.toml"]
@@ -252,13 +258,11 @@ def test_the_same_inputs_are_not_fitted_again_and_others_are(here, caplog):
 def test_whatever_a_fit_reads_is_compared_before_it_is_fitted_again(here, caplog, capsys):
     file = Path("kept.run")
     shutil.copy(FOLDER / "runs/bm25.run", file)
-    below = {"bm25": BM25Stage(), "kept": RunFileStage(str(file))}
-    stages = rerank.Pipeline({**below, "fused": FusionStage(("bm25", "kept"))})
 
     def is_fitted(folder="p", **settings):
         caplog.clear()
         config = Config(collection=CollectionSettings("towns", **settings))
-        rerank.fit(config, stages, out=folder)
+        rerank.fit(config, fused_with_a_run_file("kept.run"), out=folder)
         return "already" in caplog.text
 
     def verified():
@@ -281,8 +285,7 @@ def test_whatever_a_fit_reads_is_compared_before_it_is_fitted_again(here, caplog
 def test_verify_names_the_inputs_that_are_not_on_the_machine(here, capsys, monkeypatch):
     monkeypatch.setattr("rerank.pipelines.selection.choose", lambda values, costly: "bm25")
     shutil.copy(FOLDER / "runs/bm25.run", "kept.run")
-    stages = {"bm25": BM25Stage(), "kept": RunFileStage("kept.run"), "fused": FusionStage(("bm25", "kept"))}
-    rerank.fit("towns", rerank.Pipeline(stages), out="p")
+    rerank.fit("towns", fused_with_a_run_file("kept.run"), out="p")
     with monkeypatch.context() as elsewhere:  # the path of the run is relative to the folder of the fit
         elsewhere.chdir("towns")
         assert exit_code("verify", "../p") == 0
@@ -298,9 +301,8 @@ def test_a_portable_folder_with_a_run_and_queries_from_files_needs_neither(here,
     monkeypatch.setattr("rerank.pipelines.selection.choose", lambda values, costly: "fused")
     shutil.copy(FOLDER / "runs/bm25.run", "kept.run")
     shutil.copy("towns/queries.jsonl", "asked.jsonl")
-    stages = {"bm25": BM25Stage(), "kept": RunFileStage("kept.run"), "fused": FusionStage(("bm25", "kept"))}
     config = Config(collection=CollectionSettings("towns", queries="asked.jsonl"))
-    rerank.fit(config, rerank.Pipeline(stages), out="p", portable=True)
+    rerank.fit(config, fused_with_a_run_file("kept.run"), out="p", portable=True)
     main(["score", "p", "--out", "before.run"])
     for name in ("kept.run", "asked.jsonl"):
         Path(name).unlink()
@@ -336,8 +338,7 @@ def test_a_query_that_the_file_of_a_run_lacks_has_no_document_by_it(here):
     run = read_run(FOLDER / "runs/bm25.run")
     some = list(run)[:2]  # fewer than a part has
     write_run({query_id: run[query_id] for query_id in some}, "some.run")
-    stages = {"bm25": BM25Stage(), "kept": RunFileStage("some.run"), "fused": FusionStage(("bm25", "kept"))}
-    rerank.fit("towns", rerank.Pipeline(stages), out="p")
+    rerank.fit("towns", fused_with_a_run_file("some.run"), out="p")
     assert set(read_run("p/runs/kept.run")) == set(some)
 
 

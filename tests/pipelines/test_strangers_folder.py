@@ -14,7 +14,7 @@ from rerank.experiments.runs.manifest import write_manifest
 from rerank.pipelines.pipeline import Pipeline
 from rerank.pipelines.stages import BM25Stage, DenseStage, FusionStage, LateInteractionStage
 from rerank.utils.integrity import files_below, record_of
-from tests.support.small_collection import failed, in_a_copy
+from tests.support.small_collection import ended, failed, in_a_copy
 
 FOLDER = Path("given/pipeline")
 SEARCH = ("search", str(FOLDER), "alpha0 good")
@@ -49,15 +49,6 @@ def cache(here, monkeypatch, tmp_path):
     """An empty cache of the user."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "rerank"
-
-
-def ended(words):
-    """The exit code of a command."""
-    try:
-        main(list(words))
-    except SystemExit as end:
-        return end.code
-    return 0
 
 
 def contents(*folders):

@@ -112,6 +112,15 @@ def exit_code(*words, main=main):
     return ended.value.code
 
 
+def ended(words):
+    """The exit code of a command, 0 for one that just returns."""
+    try:
+        main(list(words))
+    except SystemExit as end:
+        return end.code
+    return 0
+
+
 def next_commands(printed: str) -> list[list[str]]:
     """The words after `rerank` of each command in a line `next: …`."""
     commands = printed.partition("\nnext: ")[2].partition("\n")[0].split("; ")

@@ -33,10 +33,15 @@ def opened(tmp_path, kind="bert", make=make_encoder, pooling="mean"):
     return model.train(), make_batch(LISTS, inputs_of)
 
 
+def gradients_of(model):
+    """A copy of the gradient of each parameter that has one."""
+    return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
 def gradient(model, batch, tokens, loss=smoothi, accelerator=PLAIN):
     torch.manual_seed(3)
     measured = accumulate_gradient(model, batch, loss, 1 / len(LISTS), accelerator, TokenBudget(tokens))
-    return measured, [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    return measured, gradients_of(model)
 
 
 def gradient_in_one_graph(model, batch, tokens, loss=smoothi, accelerator=PLAIN):
@@ -52,7 +57,7 @@ def gradient_in_one_graph(model, batch, tokens, loss=smoothi, accelerator=PLAIN)
     if batch.first_scores is not None:
         flat = flat + model.first_stage_weight * batch.first_scores
     (loss(batch.grid(flat), batch.labels, batch.mask).sum() / len(LISTS)).backward()
-    return len(groups), [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    return len(groups), gradients_of(model)
 
 
 def first_list(batch):
@@ -81,7 +86,7 @@ def test_it_is_the_gradient_of_the_mean_loss_of_all_lists_in_one_graph(loss, poo
     model, batch = opened(tmp_path, pooling=pooling)
     model.eval()
     loss(batch.grid(scores_of(model, batch.inputs)), batch.labels, batch.mask).mean().backward()
-    expected = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    expected = gradients_of(model)
     for tokens in (1, 700, EVERYTHING):
         assert_same(gradient(model, batch, tokens, loss)[1], expected)
 
@@ -98,7 +103,7 @@ def test_the_gradient_of_a_long_list_is_exact_in_float64_with_dropout(tmp_path):
     torch.manual_seed(4)
     accumulate_gradient(model, batch, smoothi, 1 / len(LISTS), PLAIN, TokenBudget(100))
     with pytest.raises(AssertionError):
-        assert_same([p.grad for p in model.parameters() if p.grad is not None], expected, tolerance=1e-3)
+        assert_same(gradients_of(model), expected, tolerance=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +210,7 @@ def test_out_of_memory_in_a_step_halves_the_budget_and_repeats_the_step(tmp_path
     torch.manual_seed(3)
     accumulate_gradient(model, batch, smoothi, 1 / len(LISTS), PLAIN, budget)
     assert budget.tokens == 250
-    assert_same([p.grad for p in model.parameters() if p.grad is not None], expected)
+    assert_same(gradients_of(model), expected)
 
 
 def test_a_list_whose_loss_does_not_fit_is_one_clear_line(tmp_path):
@@ -227,7 +232,7 @@ def test_a_loss_that_fits_beside_fewer_passages_halves_the_budget(tmp_path):
     budget = TokenBudget(4000)
     torch.manual_seed(3)
     accumulate_gradient(model, batch, large, 1 / len(LISTS), PLAIN, budget)
-    found = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    found = gradients_of(model)
     assert budget.tokens < 4000
     assert_same(found, gradient(model, batch, budget.tokens)[1])
 
@@ -239,7 +244,7 @@ def test_first_stage_scores_are_added_whatever_fits_into_memory(tmp_path):
     model.eval()
     grid = batch.grid(scores_of(model, batch.inputs) + 2 * first)
     smoothi(grid, batch.labels, batch.mask).mean().backward()
-    expected = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    expected = gradients_of(model)
     for tokens in (EVERYTHING, 700, 60):
         assert_same(gradient(model, batch, tokens)[1], expected)
     model.first_stage_weight = 0.0
