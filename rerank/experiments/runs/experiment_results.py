@@ -126,12 +126,9 @@ class ExperimentResults:
         """The file of the re-ranked run; it may no longer exist."""
         collection = CollectionFolder(self.folder.path.parent)
         facts = (fold.facts for fold in self.folds if fold.facts)
-        file = next((found["first_stage"]["run"] for found in facts if "first_stage" in found), "")
-        if run := self.setting("first_stage.run"):
-            return named_run(str(run), file or str(run))
-        if file:  # its name may have a hash of queries, which the settings do not tell
-            return collection.path / Path(file).name
-        return collection.bm25_run()
+        named = str(self.setting("first_stage.run") or "")
+        recorded = next((found["first_stage"]["run"] for found in facts if "first_stage" in found), named)
+        return run_of_manifest(collection, named, recorded) if recorded else collection.bm25_run()
 
     @functools.cached_property
     def first_stage(self) -> Run:
@@ -151,9 +148,14 @@ class ExperimentResults:
         return self.first_stage
 
 
-def named_run(name: str, recorded: str) -> Path:
-    """The run that `--first-stage.run` named, where a manifest records it; if it was moved, by its name from here."""
-    here, there = Path(name), Path(recorded)
+def run_of_manifest(collection: CollectionFolder, named: str, recorded: str) -> Path:
+    """The first stage's run that a manifest records; `named` is `--first-stage.run`, "" for BM25's run.
+
+    If it was moved, it is found by the name that was given, and BM25's run in the folder of the collection.
+    """
+    here, there = Path(named), Path(recorded)
+    if not named:  # the recorded name may have a hash of queries, which the settings do not tell
+        return collection.path / there.name
     return here if here.is_file() and (here.absolute() == there or not there.is_file()) else there
 
 

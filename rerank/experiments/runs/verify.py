@@ -16,7 +16,7 @@ from rerank.data.trec import examples
 from rerank.data.types import FINAL, Fold, Qrels
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.tables import aligned
-from rerank.experiments.runs.experiment_results import ExperimentResults, named_run
+from rerank.experiments.runs.experiment_results import ExperimentResults, run_of_manifest
 from rerank.experiments.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.experiments.runs.manifest import FoldManifest, RunManifest, judgments_hash, outcome, read_manifest
 from rerank.experiments.runs.settings import differences, read_settings
@@ -185,12 +185,9 @@ def _outcome(
 def _changed_inputs(folder: FoldFolder, facts: FoldManifest) -> Iterator[str]:
     """The errors in the first stage's run and in the file of training lists."""
     if run := facts.get("first_stage"):
-        file = Path(run["run"])
-        if named := facts["config"]["first_stage"]["run"]:
-            file = named_run(str(named), run["run"])
-            name = str(file)
-        else:  # BM25's run; its folder may have been moved
-            file, name = folder.experiment.collection.path / file.name, file.name
+        named = str(facts["config"]["first_stage"]["run"] or "")
+        file = run_of_manifest(folder.experiment.collection, named, run["run"])
+        name = str(file) if named else file.name
         yield from _same_hash(name, run["sha256"], file_hash(file) if file.is_file() else "")
     if lists := facts.get("training_lists"):
         yield from _same_hash(lists["file"], lists["sha256"], source_hash(Path(lists["file"])))
