@@ -26,7 +26,7 @@ def train(*, fold: str = "all", on: Engine = LOCAL, flags: AllFlags = AllFlags()
     from rerank.experiments.sweep import train_side_by_side
 
     ((shared,), failed) = train_side_by_side([config], fold, on)
-    print_result(shared.folder.experiment(config.output.name or config.loss.name).path)
+    print_result(shared.folder.experiment(config.experiment).path)
     for job, error in failed:
         print(f"failed: fold {job.fold}: {error}", file=sys.stderr)
     sys.exit(1 if failed else 0)

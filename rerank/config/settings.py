@@ -250,6 +250,11 @@ class Config:
             if not isinstance(given, kind):
                 raise UserError(f"Config: {field_of.name}: expected {kind.__name__}(…), got {given!r}")
 
+    @property
+    def experiment(self) -> str:
+        """The name of the experiment, by default that of its loss."""
+        return self.output.name or self.loss.name
+
 
 SECTIONS = get_type_hints(Config)
 """Section -> its class."""

@@ -47,7 +47,7 @@ class Job(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.config.output.name or self.config.loss.name}, fold {self.fold}"
+        return f"{self.config.experiment}, fold {self.fold}"
 
 
 class Shared(NamedTuple):
@@ -136,7 +136,7 @@ def _data_of(config: Config) -> str:
 
 def _unfinished(config: Config, shared: Shared) -> list[str]:
     """The folds of an experiment that are left to train; saves its settings, and all.run if only that is missing."""
-    experiment = shared.folder.experiment(config.output.name or config.loss.name)
+    experiment = shared.folder.experiment(config.experiment)
     with locked(experiment.path, "settings"):
         save_settings(config, experiment.settings)
     left = [name for name in shared.folds if not experiment.fold(name).finished]

@@ -52,7 +52,7 @@ def open_experiment(config: Config, fold_name: str) -> Experiment:
     with accelerator.main_process_first():
         dataset: TextDataset | FeatureDataset = open_dataset(config, fold_name)
         dataset.write_references()
-        folder = dataset.folder.experiment(config.output.name or config.loss.name)
+        folder = dataset.folder.experiment(config.experiment)
         with locked(folder.path, "settings"):
             save_settings(config, folder.settings)
     return Experiment(dataset, folder, accelerator)
