@@ -126,8 +126,8 @@ def drawn_folds(config: Config, collection: Collection, fold_name: str = "all") 
     if fold_name == FINAL:
         judged = [query_id for query_id in collection.queries if collection.qrels.get(query_id)]
         folds = [final_fold(judged, training.seed)]
-    counts = config.collection.train_queries, training.validate_queries
-    return [draw_queries(fold, *counts, training.seed) for fold in folds]
+    train, valid = config.collection.train_queries, training.validate_queries
+    return [draw_queries(fold, train, valid, training.seed) for fold in folds]
 
 
 def draws_queries(config: Config) -> bool:

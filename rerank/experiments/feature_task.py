@@ -144,8 +144,8 @@ class FeatureTask:
             )
         self.sets: dict[Split, FeatureSet] = {"train": train, "valid": valid, "test": test}
         network, width = dataset.config.network, train.features.shape[1]
-        settings = network.hidden, self.training.seed, network.transform, network.dropout
-        model = FeatureMLP(width, *settings, train.first_feature)
+        seed, first = self.training.seed, train.first_feature
+        model = FeatureMLP(width, network.hidden, seed, network.transform, network.dropout, first)
         if not changes_with_a_shift(open_loss(dataset.config.loss)):  # the gradient of a shift would be rounding error
             model.output.bias.requires_grad_(False)
             model.hidden_norm.bias.requires_grad_(False)

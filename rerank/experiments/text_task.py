@@ -176,8 +176,8 @@ class TextTask:
         self.lists["valid"] = measured_candidates("valid", fold, candidates, collection.qrels)
         self.lists["test"] = measured_candidates("test", fold, candidates, collection.qrels)
         if dataset.lists:
-            names = dataset.lists, fold, collection.queries, self.config.loss.name
-            self.lists["train"], self.of_file = lists_of_fold(*names)
+            loss = self.config.loss.name
+            self.lists["train"], self.of_file = lists_of_fold(dataset.lists, fold, collection.queries, loss)
         else:
             self.lists["train"] = trainable_candidates(fold, candidates)
 

@@ -115,8 +115,10 @@ class SmallModelTask:
         return [{"params": list(self.model.parameters()), "lr": self.training.head_lr}]
 
     def training_lists(self, epoch: int) -> Sequence[Candidates]:
-        counts = self.training.lists_per_epoch, self.drawn.relevant, self.drawn.non_relevant
-        return epoch_lists(self.lists["train"], epoch, *counts, self.training.seed)
+        drawn, training = self.drawn, self.training
+        return epoch_lists(
+            self.lists["train"], epoch, training.lists_per_epoch, drawn.relevant, drawn.non_relevant, training.seed
+        )
 
     def batch(self, lists: Sequence[Candidates]) -> Batch:
         return make_batch(lists, lambda pairs: self.inputs(lists))

@@ -63,8 +63,7 @@ class Service:
             raise RefusalError(413, f"{count} documents, {limit} is the limit (--max-documents)")
         with self.engine.room(count):
             tokenise, loop = self.reranker.scorer.tokenise_pairs, asyncio.get_running_loop()
-            asked = question.pairs, question.max_doc_tokens
-            passages = await loop.run_in_executor(self._tokeniser, tokenise, *asked)
+            passages = await loop.run_in_executor(self._tokeniser, tokenise, question.pairs, question.max_doc_tokens)
             job, own = Job(passages), self.reranker.scorer.model.max_doc_tokens
             most = question.max_doc_tokens or own
             cut = self._cut(passages, min(most, own))

@@ -54,7 +54,6 @@ class FeaturesStage(Composable):
     """The loss and its hyperparameters."""
     training: TrainingSettings = TRAINING
     """Epochs, steps and the learning rate (`head_lr`); the loss on validation queries chooses the epoch."""
-    below_weight: ClassVar[float] = 1.0
     learns: ClassVar[Learns] = "cheaply"
 
     def check(self) -> None:
@@ -76,7 +75,7 @@ class FeaturesStage(Composable):
             return torch.tensor(np.stack([rows[c.query_id][doc_id] for c in lists for doc_id in c.doc_ids]))
 
         model = WeightedSum(len(below) - 1)
-        train(self, world, fold, candidates, SmallModel(model, inputs, self.below_weight), folder)
+        train(self, world, fold, candidates, SmallModel(model, inputs, weight=1.0), folder)
         judged = sum(any(found.labels) for found in candidates.values())
         return FeaturesRanker(self, (model.weights * judged / (judged + SHRUNK_BY)).tolist())
 
