@@ -79,12 +79,16 @@ def _evaluate_group(group: Sequence[Measure], judged: Qrels, rankings: Run, valu
             for query, grades in qrels.items()
         }
     run = {number: rankings[query_id] for number, query_id in query_ids.items()}
-    if provider.NAME != "pytrec_eval":  # only pytrec_eval breaks ties as trec_eval does, and takes an empty ranking
-        run = {
-            query: {doc_id: -float(rank) for rank, doc_id in enumerate(ranked(scores))}
-            for query, scores in run.items()
-            if scores
-        }
+    if provider.NAME != "pytrec_eval":
+        # Only pytrec_eval breaks ties as trec_eval does, takes an empty ranking, and takes any text as a document's id.
+        for query in query_ids:
+            documents = sorted({*qrels[query], *run[query]})
+            ids = {
+                doc_id: f"{place:09}" for place, doc_id in enumerate(documents)
+            }  # in the order of the documents' own
+            qrels[query] = {ids[doc_id]: grade for doc_id, grade in qrels[query].items()}
+            run[query] = {ids[doc_id]: -float(rank) for rank, doc_id in enumerate(ranked(run[query]))}
+        run = {query: scores for query, scores in run.items() if scores}
     names = {measure.computed: measure.name for measure in group}
     for metric in provider.evaluator(list(names), qrels).iter_calc(run):
         if math.isfinite(metric.value):

@@ -141,6 +141,20 @@ def test_judged_documents_alone_have_the_values_of_pytrec_eval() -> None:
     assert values["nDCG(judged_only=True)@5"] == {q: of["ndcg_cut_5"] for q, of in alone.items()}
 
 
+def test_ids_with_white_space_or_none_at_all_have_the_values_of_others() -> None:
+    names, odd = (
+        ["nDCG@5", "ERR@20", "RBP(rel=1)", "Compat", "Judged@5"],
+        {"a": "a x", "b": "", "c": "c\ty", "d": "d\n"},
+    )
+    qrels = {"q": {"a": 2, "b": 1, "d": 0}, "other": {"a": 1}}
+    run = {"q": {"a": 1.0, "b": 2.0, "c": 3.0, "d": 0.5}}
+    renamed = [
+        {q: {odd[doc_id]: value for doc_id, value in documents.items()} for q, documents in some.items()}
+        for some in (qrels, run)
+    ]
+    assert evaluate(*renamed, names) == evaluate(qrels, run, names)
+
+
 def test_share_of_judged_documents_is_that_of_a_loop() -> None:
     qrels, run = graded(2)
     values = evaluate(qrels, run, ["Judged@10", "Compat(p=0.8)"])
