@@ -5,7 +5,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from rerank.data.given import given_qrels, given_run
 from rerank.data.trec import check_common, examples
@@ -187,7 +187,8 @@ def compare(
     queries = select_queries(qrels, map_to_folds(folds or ()))
     if not (names := measure_names(measures)):
         raise UserError("compare: expected at least one measure, got none")
-    return Comparison(*measured(runs, qrels, queries, names), baseline, test, correction)
+    comparison = compare_queries(runs, qrels, queries, names)
+    return replace(comparison, baseline=baseline, test=test, correction=correction)
 
 
 def map_to_folds(folds: Iterable[Fold], source: str = "folds") -> dict[str, str]:
@@ -227,10 +228,10 @@ def select_queries(
     return JudgedQueries({q: judged[q] for query_ids in fold_queries for q in query_ids}, fold_queries, fold_of)
 
 
-def measured(
+def compare_queries(
     runs: Mapping[str, Run], qrels: Qrels, queries: JudgedQueries, measures: Sequence[str], source: str = "judgments"
-) -> tuple[dict[str, Measurements], JudgedQueries, list[str]]:
-    """The first three fields of a `Comparison`: the values of all runs on the same queries, the queries, and the notes.
+) -> Comparison:
+    """The comparison of all runs on the same queries, with the best run on each measure.
 
     `qrels` has all judgments, for the notes, and `source` names them. Raises UserError if a run has none of the
     queries, or none of a whole fold, because means are then not comparable.
@@ -255,4 +256,4 @@ def measured(
     if unjudged := dict.fromkeys(query_id for run in runs.values() for query_id in run if not qrels.get(query_id)):
         what = "Queries of the runs without judgments, which cannot count"
         notes.append(f"{what} ({len(unjudged)}): {examples(unjudged)}.")
-    return measurements, queries, notes
+    return Comparison(measurements, queries, notes)

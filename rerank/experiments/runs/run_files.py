@@ -12,7 +12,7 @@ from rerank.data.folds import SPLIT, read_folds
 from rerank.data.runs import read_qrels, read_run
 from rerank.data.trec import examples
 from rerank.data.types import Run
-from rerank.evaluation.compare import Comparison, map_to_folds, measured, select_queries
+from rerank.evaluation.compare import Comparison, compare_queries, map_to_folds, select_queries
 from rerank.evaluation.measures import DEFAULT_MEASURES, measure_names
 from rerank.experiments.runs.layout import CollectionFolder, ExperimentFolder
 from rerank.utils.errors import UserError
@@ -178,7 +178,7 @@ def compare_files(
         lacking = dict.fromkeys(q for q in judged if not all(run.get(q) for run in files.runs.values()))
     common = {query_id: grades for query_id, grades in judged.items() if query_id not in lacking}
     queries = select_queries(common, fold_of, fold, str(folds or "the folds in the names of the files"))
-    comparison = Comparison(*measured(files.runs, judged, queries, names, str(qrels)))
+    comparison = compare_queries(files.runs, judged, queries, names, str(qrels))
     if lacking:
         comparison.notes.append(f"{len(lacking)} judged queries that a run lacks are left out: {examples(lacking)}.")
     return comparison
