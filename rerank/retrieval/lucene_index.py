@@ -1,7 +1,6 @@
 """Lucene indexes: built from a collection's documents, downloaded by Pyserini, or in any folder; their stored texts."""
 
 import contextlib
-import difflib
 import functools
 import itertools
 import json
@@ -145,8 +144,8 @@ def prebuilt_index(name: str) -> Path:
         from pyserini import util
 
     if name not in util.TF_INDEX_INFO:
-        near = difflib.get_close_matches(name, util.TF_INDEX_INFO, n=3, cutoff=0)
-        raise UserError(f"index {name}: neither auto, own, a folder nor an index of Pyserini; {nearest(name, near)}")
+        hint = nearest(name, util.TF_INDEX_INFO)
+        raise UserError(f"index {name}: neither auto, own, a folder nor an index of Pyserini; {hint}")
     about = util.TF_INDEX_INFO[name]
     place = Path(util.get_cache_home()) / "indexes" / f"{about['filename'].removesuffix('.tar.gz')}.{about['md5']}"
     try:

@@ -20,6 +20,8 @@ class UserError(Exception):
 UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufff9-\ufffb]")
 """Characters that a terminal obeys, that turn the direction of a text, or that cannot be written."""
 
+MOST_LISTED = 100  # valid names in a message
+
 
 def escaped(text: str) -> str:
     r"""A text for a terminal, in any script, with escapes for control characters.
@@ -39,6 +41,8 @@ def one_line(text: str) -> str:
 def nearest(name: str, valid: Iterable[str], otherwise: str = "") -> str:
     """A hint with the valid name nearest to `name`; if none is near, `otherwise` or a list of all valid names.
 
+    Of more than MOST_LISTED names it lists the three nearest ones.
+
     >>> nearest("smothi", ["smoothi", "hinge"])
     'did you mean smoothi?'
     >>> nearest("xyz", ["smoothi", "hinge"])
@@ -49,6 +53,8 @@ def nearest(name: str, valid: Iterable[str], otherwise: str = "") -> str:
     close = difflib.get_close_matches(name.casefold(), folded, n=1)
     if close:
         return f"did you mean {folded[close[0]]}?"
+    if len(valid) > MOST_LISTED:
+        valid = sorted(difflib.get_close_matches(name, valid, n=3, cutoff=0))
     return otherwise or f"expected one of {', '.join(valid)}"
 
 

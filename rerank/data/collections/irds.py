@@ -4,7 +4,6 @@ Importing ir_datasets takes half a second, so only `library` imports it.
 """
 
 import contextlib
-import difflib
 import functools
 import importlib
 import io
@@ -66,7 +65,7 @@ class IrDataset:
     def __post_init__(self) -> None:
         registry = library().registry
         if self.source not in registry:
-            hint = nearest(self.source, difflib.get_close_matches(self.source, registry, n=3, cutoff=0))
+            hint = nearest(self.source, registry)
             raise UserError(f"collection {self.source}: no such folder, and ir_datasets has no such id; {hint}")
         self._check_contents("documents")
 
