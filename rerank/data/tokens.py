@@ -10,9 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
-from rerank.data import store
 from rerank.data.mapped import release, slices_of
-from rerank.data.store import StoreWriter
+from rerank.data.store import StoreWriter, open_store
 from rerank.utils.files import short_hash_of
 from rerank.utils.parallel import prefetch
 from rerank.utils.progress import progress
@@ -98,7 +97,7 @@ class Tokenisation:
     lead: str = ""
 
 
-def open_store(
+def open_token_store(
     cache: Path,
     doc_ids: Sequence[str],
     texts: Callable[[Sequence[str]], Iterable[str]],
@@ -128,12 +127,12 @@ def open_store(
         for doc_id, ids in zip(left, documents, strict=True):
             writer.add(doc_id, ids[:max_doc_tokens], [len(ids)])
 
-    made = store.open_store(folder, "tokens", {TOKENS: np.int32, LENGTH: np.int64}, fill)
+    made = open_store(folder, "tokens", {TOKENS: np.int32, LENGTH: np.int64}, fill)
     return TokenStore(made.values[TOKENS], made.offsets(TOKENS), made.values[LENGTH], made.ids)
 
 
 def make_store(doc_ids: Sequence[str], texts: Iterable[str], tokenisation: Tokenisation) -> TokenStore:
-    """A store in memory with the contents that `open_store` would give; `texts` are in the order of the ids."""
+    """A store in memory with the contents that `open_token_store` would give; `texts` are in the order of the ids."""
     documents, lengths = [np.zeros(0, np.int32)], []
     for ids in tokenise_each((tokenisation.lead + text for text in texts), tokenisation.tokenizer):
         documents.append(np.asarray(ids[: tokenisation.max_doc_tokens], np.int32))

@@ -7,7 +7,7 @@ import numpy as np
 
 from rerank.config import Config
 from rerank.data.letor.layouts import is_feature_source, name_of
-from rerank.data.letor.store import FeatureSet, open_store
+from rerank.data.letor.store import FeatureSet, open_feature_store
 from rerank.data.trec import write_run
 from rerank.experiments.runs.layout import CollectionFolder
 from rerank.experiments.runs.manifest import manifest_of, tag_of, write_manifest
@@ -31,7 +31,7 @@ def score_feature_file(config: Config, checkpoint: Path, out: Path) -> Path:
         )
     model = open_feature_mlp(checkpoint)
     cache = CollectionFolder(Path(config.output.folder) / name_of(str(source))).features
-    store = open_store({"all": source}, cache)
+    store = open_feature_store({"all": source}, cache)
     features, accelerator = _as_trained(store.features, model, source), open_accelerator(config.training)
     run = score_features(model.to(accelerator.device), features, features.qrels(), accelerator)
     write_run(run, out, tag)

@@ -19,7 +19,7 @@ from rerank.data.folds import fold_seed
 from rerank.data.lists import TrainingLists
 from rerank.data.runs import read_run_arrays
 from rerank.data.taught import write_taught
-from rerank.data.tokens import Tokenisation, open_store
+from rerank.data.tokens import Tokenisation, open_token_store
 from rerank.data.types import Candidates, Fold, Qrels, Run
 from rerank.experiments.checks import cut_of
 from rerank.experiments.collection import (
@@ -95,7 +95,7 @@ class TextDataset:
             doc_ids = [*sorted({*in_lists, *doc_ids}), *given_by_text]
             queries |= self.lists.query_texts(self.collection.queries)
         tokenizer, template = model.tokenizer, open_template(model.tokenizer, model.template)
-        documents = open_store(
+        documents = open_token_store(
             self.folder.tokens,
             doc_ids,
             partial(texts_of, collection=self.collection, file=self.lists),

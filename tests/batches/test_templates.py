@@ -5,7 +5,7 @@ import pytest
 
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.templates import check_text_template, fill, open_template, pair_template, text_template
-from rerank.data.tokens import Tokenisation, make_store, open_store, tokenise
+from rerank.data.tokens import Tokenisation, make_store, open_token_store, tokenise
 from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS
 from tests.support.tiny_decoders import make_tokenizer
@@ -102,7 +102,7 @@ def test_the_space_is_part_of_a_stored_document_and_of_the_stores_name(tmp_path)
     tokenizer = make_tokenizer("qwen3", WORDS)
 
     def stored(**lead):
-        return open_store(tmp_path, ["d"], lambda ids: ["amber"], Tokenisation(tokenizer, 800, **lead), "print")[
+        return open_token_store(tmp_path, ["d"], lambda ids: ["amber"], Tokenisation(tokenizer, 800, **lead), "print")[
             "d"
         ].tolist()
 

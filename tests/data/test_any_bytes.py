@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rerank.data.collections import open_collection
 from rerank.data.folds import read_folds
-from rerank.data.letor.store import open_store
+from rerank.data.letor.store import open_feature_store
 from rerank.data.lists import read_training_lists
 from rerank.data.runs import read_qrels, read_run
 from rerank.data.text_lines import read_queries
@@ -48,7 +48,7 @@ def queries(path):
 
 def features(path):
     """The judgments of a file of feature vectors, which has some."""
-    judged = open_store({"all": path}, path.parent / "features").features.qrels()
+    judged = open_feature_store({"all": path}, path.parent / "features").features.qrels()
     assert judged
 
 

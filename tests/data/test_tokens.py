@@ -3,7 +3,7 @@
 import pytest
 
 from rerank.data import tokens as tokens_module
-from rerank.data.tokens import Tokenisation, make_store, open_store
+from rerank.data.tokens import Tokenisation, make_store, open_token_store
 from tests.support.small_world import WORDS, make_texts
 from tests.support.tiny_encoders import make_tokenizer
 
@@ -17,7 +17,9 @@ def tokenizer():
 
 def opened(folder, tokenizer, texts=TEXTS, max_doc_tokens=100, fingerprint="x"):
     tokenisation = Tokenisation(tokenizer, max_doc_tokens)
-    return open_store(folder, list(texts), lambda ids: (texts[doc_id] for doc_id in ids), tokenisation, fingerprint)
+    return open_token_store(
+        folder, list(texts), lambda ids: (texts[doc_id] for doc_id in ids), tokenisation, fingerprint
+    )
 
 
 def test_it_gives_every_document_its_tokens(tmp_path, tokenizer):
@@ -63,10 +65,10 @@ def test_an_interrupted_command_asks_only_for_the_texts_that_are_left(tmp_path, 
             yield MANY[doc_id]
 
     with pytest.raises(KeyboardInterrupt):
-        open_store(tmp_path, list(MANY), texts, Tokenisation(tokenizer, 5), "x")
+        open_token_store(tmp_path, list(MANY), texts, Tokenisation(tokenizer, 5), "x")
     asked.clear()
     asked.extend([""] * 200)
-    store = open_store(tmp_path, list(MANY), texts, Tokenisation(tokenizer, 5), "x")
+    store = open_token_store(tmp_path, list(MANY), texts, Tokenisation(tokenizer, 5), "x")
     assert "d000" not in asked
     assert asked[-1] == "d299"
     assert list(store.rows) == list(MANY)
@@ -77,4 +79,4 @@ def test_an_interrupted_command_asks_only_for_the_texts_that_are_left(tmp_path, 
 
 def test_another_number_of_texts_than_of_documents_is_an_error(tmp_path, tokenizer):
     with pytest.raises(ValueError, match="shorter"):
-        open_store(tmp_path, list(MANY), lambda ids: ["amber"], Tokenisation(tokenizer, 5), "x")
+        open_token_store(tmp_path, list(MANY), lambda ids: ["amber"], Tokenisation(tokenizer, 5), "x")

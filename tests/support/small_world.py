@@ -10,7 +10,7 @@ from rerank.batches.batch import Packed
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.templates import pair_template
 from rerank.data.splitting import EVEN, Cut
-from rerank.data.tokens import Tokenisation, open_store
+from rerank.data.tokens import Tokenisation, open_token_store
 from rerank.data.types import Candidates
 
 WORDS = [
@@ -36,7 +36,7 @@ def make_inputs(
 ) -> PassageBuilder:
     """The batch builder of these queries and documents."""
     tokenisation = Tokenisation(tokenizer, max_doc_tokens)
-    store = open_store(folder, list(texts), lambda ids: [texts[i] for i in ids], tokenisation, "test")
+    store = open_token_store(folder, list(texts), lambda ids: [texts[i] for i in ids], tokenisation, "test")
     return PassageBuilder.build(queries, store, tokenizer, pair_template(tokenizer), max_length, cut)
 
 

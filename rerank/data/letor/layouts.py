@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from rerank.data.folds import make_folds
-from rerank.data.letor.store import Store, open_store
+from rerank.data.letor.store import Store, open_feature_store
 from rerank.data.text_lines import open_text, read_lines
 from rerank.data.types import FINAL, Fold
 from rerank.utils.errors import UserError
@@ -62,13 +62,13 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> tuple[Fold, St
     """
     path = Path(source)
     if path.is_file():
-        store = open_store({"all": path}, cache)
+        store = open_feature_store({"all": path}, cache)
         return {fold.name: fold for fold in make_folds(store.features.query_ids, folds)}[name], store
     folder = _folders(path)[name]
     files = _files(path, folder)
     if missing := [names for split, names in FILES.items() if split not in files]:
         raise UserError(f"{folder}: expected {' or '.join(missing[0])}, .gz or not, got none")
-    store = open_store(files, cache)
+    store = open_feature_store(files, cache)
     return Fold(name, **store.query_ids), store
 
 

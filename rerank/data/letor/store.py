@@ -12,9 +12,8 @@ from typing import BinaryIO, NamedTuple, TypedDict
 
 import numpy as np
 
-from rerank.data import store
 from rerank.data.letor.parser import LINE, LineError, Lines, parse
-from rerank.data.store import StoreWriter
+from rerank.data.store import StoreWriter, open_store
 from rerank.data.text_lines import read_blocks, size_of
 from rerank.data.types import Qrels
 from rerank.utils.errors import UserError
@@ -88,7 +87,7 @@ class Store(NamedTuple):
     checksums: dict[str, str]
 
 
-def open_store(files: Mapping[str, Path], cache: Path) -> Store:
+def open_feature_store(files: Mapping[str, Path], cache: Path) -> Store:
     """Opens the store of a fold's files, split -> file, under `cache`; parses them if they are new or have changed.
 
     Raises UserError for a file that cannot be read or is malformed, a document that a query has twice, and a damaged
@@ -96,7 +95,7 @@ def open_store(files: Mapping[str, Path], cache: Path) -> Store:
     """
     stamps = [(file.resolve(), file.stat().st_size, file.stat().st_mtime_ns) for file in files.values()]
     folder = cache / f"letor-{short_hash(FORMAT, *stamps)}"
-    made = store.open_store(folder, "features", COLUMNS, lambda writer: _fill(writer, files))
+    made = open_store(folder, "features", COLUMNS, lambda writer: _fill(writer, files))
     facts = read_json(folder / FACTS, StoreFacts, f"remove {folder} and run again")
     labels, ends, queries = made.values[LABELS], made.offsets(LABELS), tuple(made.ids)
     features = made.values[FEATURES].reshape(len(labels), -1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rerank.data.letor import store
-from rerank.data.letor.store import FeatureSet, open_store
+from rerank.data.letor.store import FeatureSet, open_feature_store
 from rerank.utils.errors import UserError
 from tests.support.small_sets import LETOR, MSLR, matrix, put, text
 
@@ -24,7 +24,7 @@ def source(tmp_path):
 
 
 def opened(path, cache):
-    return open_store({"all": path}, cache).features
+    return open_feature_store({"all": path}, cache).features
 
 
 def test_a_file_is_read_once_and_again_when_it_was_touched(source, cache, monkeypatch):
@@ -47,7 +47,7 @@ def test_rows_become_wider_on_the_way(tmp_path, cache, monkeypatch):
     expected = np.array([[row.get(i, 0) for i in range(10)] for row in rows], dtype=np.float32)
     np.testing.assert_array_equal(opened(put(tmp_path / "a.txt", "".join(lines)), cache).features, expected)
     files = {"train": put(tmp_path / "b.txt", "".join(lines[:4])), "test": put(tmp_path / "c.txt", "".join(lines[4:]))}
-    both = open_store(files, cache)
+    both = open_feature_store(files, cache)
     np.testing.assert_array_equal(both.features.features, expected)
     assert both.query_ids == {"train": ("0",), "test": ("1",)}
 
