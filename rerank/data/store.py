@@ -181,10 +181,7 @@ def writing(folder: Path, columns: Columns) -> Iterator[StoreWriter]:
 
 def read_store(folder: Path, what: str, columns: Columns) -> ArrayStore:
     """Opens a finished store; raises UserError if a file is missing or differs from its record."""
-    changed = changes_since_record(folder)
-    if not changed and not (folder / INDEX).exists():
-        changed = [f"{INDEX}: expected a file, found none"]
-    if changed:
+    if changed := changes_since_record(folder):
         raise UserError(f"{folder}: the {what} cannot be read ({'; '.join(changed)}); remove the folder and run again")
     items = map_items(folder, columns)
     hashes, rows = map_file(folder / INDEX, np.uint64).reshape(2, -1)

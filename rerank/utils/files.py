@@ -177,7 +177,7 @@ def _is_left(path: Path, name: re.Match[str]) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return True
-    except (PermissionError, OverflowError):
+    except PermissionError:  # another user's process has the id now
         return False
     return False
 
