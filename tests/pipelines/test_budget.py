@@ -10,7 +10,7 @@ import rerank
 from rerank.cli.main import main
 from rerank.pipelines.record import read_evidence
 from rerank.pipelines.stages import QueryAdapterStage
-from tests.pipelines.test_fit import QUERY, contents, pipeline
+from tests.pipelines.towns import QUERY, contents, pipeline
 from tests.support.small_collection import failed
 
 MS = {"bm25": 10.0, "dense": 20.0, "feedback": 30.0, "fused": 1e9, "late": 1.0, "adapter": 1.0}

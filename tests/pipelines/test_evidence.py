@@ -3,7 +3,6 @@
 import json
 import math
 import random
-import shutil
 from collections import Counter
 from pathlib import Path
 from statistics import fmean
@@ -19,7 +18,7 @@ from rerank.pipelines.crossfit import CrossFitting
 from rerank.pipelines.record import read_evidence
 from rerank.pipelines.stages import BM25Stage, SimilarQueriesStage, TrainedEncoderStage
 from rerank.retrieval.words import find_words
-from tests.support.small_collection import failed, write_qrels
+from tests.support.small_collection import failed, judge_only, write_qrels
 from tests.support.small_world import WORDS
 
 FOLDER = Path("p")
@@ -114,10 +113,7 @@ def test_a_published_split_says_that_its_parts_are_not_drawn(topics, capsys):
 
 @pytest.mark.parametrize("judged, said", [(0, "no judged queries"), (5, "5 judged queries")])
 def test_without_judgments_the_last_line_says_what_is_unknown(judged, said, topics, capsys):
-    shutil.rmtree("towns/qrels")
-    if judged:
-        Path("towns/qrels").mkdir()
-        write_qrels(range(judged), Path("towns/qrels/test.tsv"))
+    judge_only(Path("towns"), judged)
     main(["fit", "towns", "--encoder", "none", "--out", "p"])
     line = capsys.readouterr().err.splitlines()[-1]
     assert line == f"{said}: the gains of the stages, and the best stage, are unknown; expected 6 or more"

@@ -27,7 +27,6 @@ from rerank.pipelines.stages import (
     BM25Stage,
     CrossEncoderStage,
     DenseStage,
-    FeedbackStage,
     FusionStage,
     LateInteractionStage,
     QueryAdapterStage,
@@ -36,32 +35,10 @@ from rerank.pipelines.stages import (
 from rerank.retrieval.lucene_index import build_index
 from rerank.utils.errors import UserError
 from rerank.utils.integrity import record_of
-from tests.support.small_collection import exit_code, failed, in_a_copy, next_commands, write_qrels
+from tests.pipelines.towns import FOLDER, QUERY, STAGES, contents, judgments_turned, pipeline
+from tests.support.small_collection import exit_code, failed, in_a_copy, judge_only, next_commands, write_qrels
 
-ADAPTING = TrainingSettings(epochs=4, lists_per_epoch="all", lists_per_step=2, head_lr=1e-2)
-STAGES = {
-    "bm25": BM25Stage(k1=1.2, b=0.75),
-    "dense": DenseStage("encoder"),
-    "feedback": FeedbackStage(("bm25", "dense"), "encoder"),
-    "fused": FusionStage(("bm25", "dense", "feedback")),
-    "late": LateInteractionStage("fused", "encoder", depth=10),
-    "adapter": QueryAdapterStage("late", "encoder", depth=10, below_weight=1.0, training=ADAPTING),
-}
-FOLDER = Path("runs/towns/pipeline")
 needs_faiss = pytest.mark.skipif(find_spec("faiss") is None, reason="faiss is not installed")
-QUERY = "q0"
-
-
-def pipeline(**more):
-    return rerank.Pipeline({**STAGES, **more})
-
-
-@pytest.fixture(scope="module")
-def home(home, tmp_path_factory, the_last_stage_answers):
-    """A copy of the collection with a fitted pipeline."""
-    with in_a_copy(home, tmp_path_factory) as folder:
-        rerank.fit("towns", pipeline())
-    return folder
 
 
 def fused_with_a_run_file(file):
@@ -70,18 +47,26 @@ def fused_with_a_run_file(file):
     return rerank.Pipeline(stages)
 
 
-def contents(folder=FOLDER):
-    """The bytes of what was fitted and ranked; times differ."""
-    files = [*folder.glob("runs/*"), *folder.glob("stages/**/*"), folder / "pipeline.toml"]
-    return {str(file.relative_to(folder)): file.read_bytes() for file in files if file.is_file()}
+@pytest.fixture(scope="module")
+def asked():
+    """The part and the parts left out of each ranking by late interaction that the fit of `home` has asked for."""
+    return []
 
 
-def judgments_turned(queries):
-    """The qrels of the collection, with the grades of these queries turned round."""
-    lines = Path("towns/qrels/test.tsv").read_text().splitlines()
-    split = [line.split("\t") for line in lines]
-    turned = [[q, d, str(1 - int(g))] if q in queries else [q, d, g] for q, d, g in split[1:]]
-    Path("towns/qrels/test.tsv").write_text("\n".join("\t".join(line) for line in [split[0], *turned]) + "\n")
+@pytest.fixture(scope="module")
+def home(home, tmp_path_factory, the_last_stage_answers, asked):
+    """A copy of the collection with a fitted pipeline."""
+    run = CrossFitting.run
+
+    def noted(self, name, part, without=frozenset()):
+        if name == "late":
+            asked.append((part, without))
+        return run(self, name, part, without)
+
+    with in_a_copy(home, tmp_path_factory) as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CrossFitting, "run", noted)
+        rerank.fit("towns", pipeline())
+    return folder
 
 
 def test_the_evidence_has_the_means_of_the_runs_that_are_written(here):
@@ -143,16 +128,7 @@ def test_no_judgment_of_a_query_changes_its_own_ranking_by_any_stage(here):
         assert others[name][QUERY] == runs[name][QUERY]
 
 
-def test_a_stage_learns_from_rankings_of_queries_that_taught_the_stages_below_nothing(here, monkeypatch):
-    asked, run = [], CrossFitting.run
-
-    def noted(self, name, part, without=frozenset()):
-        if name == "late":
-            asked.append((part, without))
-        return run(self, name, part, without)
-
-    monkeypatch.setattr(CrossFitting, "run", noted)
-    rerank.fit("towns", pipeline(), out="other")
+def test_a_stage_learns_from_rankings_of_queries_that_taught_the_stages_below_nothing(home, asked):
     assert asked
     assert all(part in without for part, without in asked)
 
@@ -344,10 +320,7 @@ def test_a_query_that_the_file_of_a_run_lacks_has_no_document_by_it(here):
 
 @pytest.mark.parametrize("judged", [0, 5])
 def test_without_judgments_the_fusion_has_equal_weights_and_no_stage_learns(judged, here):
-    shutil.rmtree("towns/qrels")
-    if judged:
-        Path("towns/qrels").mkdir()
-        write_qrels(range(judged), Path("towns/qrels/test.tsv"))
+    judge_only(Path("towns"), judged)
     fitted = rerank.fit("towns", pipeline(bm25=BM25Stage(k1=1.2, b=0.75, tune=True)), out="p")
     assert fitted.answer == "late"
     assert fitted.stages["bm25"] == BM25Stage(k1=1.2, b=0.75)

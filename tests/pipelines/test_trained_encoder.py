@@ -24,7 +24,7 @@ from rerank.pipelines.stages.world import World
 from rerank.training import contrastive
 from rerank.training.contrastive import Plan, fine_tune
 from rerank.utils.errors import UserError
-from tests.pipelines.test_fit import QUERY, contents, judgments_turned
+from tests.pipelines.towns import QUERY, contents, judgments_turned
 from tests.support.small_collection import exit_code, failed, in_a_copy, write_qrels
 
 TRAINED = TrainedEncoderStage(

@@ -18,7 +18,7 @@ from rerank.pipelines.open import older_than, open_to_serve
 from rerank.pipelines.record import read_evidence
 from rerank.pipelines.stages.world import World
 from rerank.utils import files
-from tests.pipelines.test_fit import FOLDER, QUERY, pipeline
+from tests.pipelines.towns import FOLDER, QUERY, pipeline
 from tests.support.small_collection import exit_code, failed, in_a_copy
 
 NEW, CHANGED, REMOVED = "new", "d0-0", "d14-5"

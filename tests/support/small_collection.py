@@ -85,6 +85,20 @@ def write_qrels(queries: Iterable[int], path: Path, documents: int = 6, relevant
     path.write_text("\n".join(["query-id\tcorpus-id\tscore", *lines]) + "\n")
 
 
+def write_split(folder: Path, train: Iterable[int], dev: Iterable[int], test: Iterable[int]) -> None:
+    """A published split of the collection in `folder`, into these queries."""
+    for name, queries in {"train": train, "dev": dev, "test": test}.items():
+        write_qrels(queries, folder / "qrels" / f"{name}.tsv")
+
+
+def judge_only(folder: Path, queries: int) -> None:
+    """Leaves the collection in `folder` the judgments of its first queries, and no file of judgments for none."""
+    shutil.rmtree(folder / "qrels")
+    if queries:
+        (folder / "qrels").mkdir()
+        write_qrels(range(queries), folder / "qrels" / "test.tsv")
+
+
 def write_encoder(folder: Path) -> Path:
     """A tiny BERT that knows the collection's words and takes 24 tokens, so that documents have several passages."""
     own = [f"{WORDS[number % len(WORDS)]}{number}" for number in range(15)]
@@ -119,6 +133,12 @@ def ended(words):
     except SystemExit as end:
         return end.code
     return 0
+
+
+def epochs_of(fold: Path) -> list[dict]:
+    """What a training logged, epoch by epoch; the clock's seconds are no result."""
+    records = [json.loads(line) for line in (fold / "log.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
 
 
 def next_commands(printed: str) -> list[list[str]]:
