@@ -12,6 +12,7 @@ import torch
 from rerank.cli.main import main
 from rerank.training import loop
 from rerank.utils.progress import log_to_terminal
+from tests.support import small_features
 from tests.support.small_collection import SETTINGS, command, in_a_copy, write_collection, write_encoder
 from tests.support.watch import pytest_exception_interact, pytest_handlecrashitem, pytest_testnodedown  # noqa: F401
 
@@ -97,6 +98,15 @@ def there(trained, tmp_path, monkeypatch):
     shutil.copytree(trained, tmp_path / "home")
     monkeypatch.chdir(tmp_path / "home")
     return tmp_path / "home"
+
+
+@pytest.fixture
+def letor(tmp_path, monkeypatch):
+    """A folder to work in with a set of feature vectors, letor/, and the settings for it, letor.toml."""
+    small_features.write_folds_of_features(tmp_path / "letor")
+    (tmp_path / "letor.toml").write_text(small_features.SETTINGS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

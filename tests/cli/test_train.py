@@ -13,7 +13,7 @@ from rerank.data.runs import read_run
 from rerank.training import loop
 from tests.support.fake_cards import insert_card
 from tests.support.processes import in_two_processes
-from tests.support.small_collection import command, exit_code, failed, run_beside_another, write_qrels
+from tests.support.small_collection import command, epochs_of, exit_code, failed, run_beside_another, write_split
 
 
 def test_both_losses_over_all_folds_and_the_table(here, capsys):
@@ -136,8 +136,7 @@ def test_matched_pairs_are_trained_with(here):
     losses = {}
     for name, more in others.items():
         main(command(*words, "--name", name, *more))
-        folder = here / "runs" / "towns" / name / "fold1"
-        losses[name] = [json.loads(line)["loss"] for line in (folder / "log.jsonl").read_text().splitlines()]
+        losses[name] = [epoch["loss"] for epoch in epochs_of(here / "runs" / "towns" / name / "fold1")]
     assert losses["two"] != losses["plain"]
     config = json.loads((here / "runs" / "towns" / "two" / "fold1" / "manifest.json").read_text())["config"]
     assert config["loss"] == {"name": "hinge", "pairs": "matched", "margin": 0.01}
@@ -174,8 +173,7 @@ def lines_of(folder, rank):
 
 
 def test_each_line_is_printed_once_and_the_group_is_ended(here, tmp_path):
-    for name, queries in {"train": range(8), "dev": range(8, 10), "test": range(10, 15)}.items():
-        write_qrels(queries, here / "towns" / "qrels" / f"{name}.tsv")
+    write_split(here / "towns", range(8), range(8, 10), range(10, 15))
     for epochs in ("1", "2"):
         words = command("--name", f"of{epochs}", "--training.epochs", epochs)
         assert in_two_processes(tmp_path, ended, words) == [(0, False)] * 2

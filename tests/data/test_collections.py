@@ -14,11 +14,6 @@ from rerank.utils.registry import Registry
 from tests.support import robust04_standin as standin
 from tests.support.small_ids import write_ids
 
-ROBUST04 = "disks45/nocr/trec-robust-2004"
-needs_shared = pytest.mark.skipif(
-    not standin.SHARED.is_dir(), reason="the shared Robust04 topics and qrels are not here"
-)
-
 
 @pytest.fixture
 def folder(tmp_path):
@@ -292,10 +287,10 @@ def home(tmp_path_factory):
     return home
 
 
-@needs_shared
+@standin.needs_topics
 def test_robust04_of_a_user_with_the_disks(monkeypatch, home, capfd):
     standin.use_home(monkeypatch, home)
-    collection = open_collection(ROBUST04)
+    collection = open_collection(standin.ROBUST04)
     assert collection.name == "disks45-nocr-trec-robust-2004"
     assert len(collection.queries) == 250
     assert collection.queries["301"] == "International Organized Crime"
@@ -321,11 +316,11 @@ def test_robust04_of_a_user_with_the_disks(monkeypatch, home, capfd):
     assert not [line for line in re.split(r"[\r\n]", err) if line and not line.startswith("docs_iter: ")]  # their bar
 
 
-@needs_shared
+@standin.needs_topics
 def test_robust04_without_the_disks_names_the_tree(monkeypatch, tmp_path):
     standin.write_topics(tmp_path)
     standin.use_home(monkeypatch, tmp_path)
-    collection = open_collection(ROBUST04)
+    collection = open_collection(standin.ROBUST04)
     assert (collection.has_documents, collection.found_at_once) == (False, False)
     expected = (
         r"not on this machine: expected .*/disks45/corpus, with 2295 files that match .*/FBIS/FB\*, .*/LATIMES/LA\*"
@@ -339,7 +334,7 @@ def test_a_failed_download_says_what_was_looked_for(monkeypatch, tmp_path, capfd
     standin.use_home(monkeypatch, tmp_path)
     expected = r"its queries cannot be read: the download failed .*no network.* put the file at .*04\.testset\.gz"
     with pytest.raises(UserError, match=expected):
-        open_collection(ROBUST04).queries  # noqa: B018
+        open_collection(standin.ROBUST04).queries  # noqa: B018
     assert capfd.readouterr() == ("", "")
 
 

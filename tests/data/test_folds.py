@@ -19,7 +19,7 @@ from rerank.data.folds import (
 )
 from rerank.data.types import Fold
 from rerank.utils.errors import UserError
-from tests.support.small_collection import write_collection, write_qrels
+from tests.support.small_collection import write_collection, write_qrels, write_split
 from tests.support.small_ids import DOCUMENTS, write_ids
 
 QUERIES = [str(number) for number in range(301, 325)]
@@ -101,8 +101,7 @@ TOY = {
 def folder(tmp_path):
     """A folder with a published split of 8, 2 and 4 queries."""
     folder = write_collection(tmp_path / "towns")
-    for name, queries in (("train", range(8)), ("dev", range(8, 10)), ("test", range(10, 14))):
-        write_qrels(queries, folder / "qrels" / f"{name}.tsv")
+    write_split(folder, range(8), range(8, 10), range(10, 14))
     return folder
 
 

@@ -12,7 +12,7 @@ from rerank.data.runs import read_qrels, read_run
 from rerank.data.trec import write_run
 from rerank.evaluation.evaluate import evaluate
 from tests.support.parsed_html import Page
-from tests.support.small_collection import command
+from tests.support.small_collection import command, epochs_of
 
 FOLD = Path("runs/towns/smoothi/fold1")
 DEPTH = 5
@@ -29,7 +29,7 @@ def first_stage_value(run, measure):
 def test_each_epoch_has_the_first_stages_value_of_the_same_queries(here, capsys):
     main(command("--fold", "1", "--depth", str(DEPTH), "--training.measure", "AP"))
     said = capsys.readouterr().err
-    records = [json.loads(line) for line in (FOLD / "log.jsonl").read_text().splitlines()]
+    records = epochs_of(FOLD)
     expected = first_stage_value(read_run(f"runs/towns/bm25-depth={DEPTH}.run"), "AP")
     assert [record["first_stage"] for record in records] == pytest.approx([expected] * 2)
     shown = [f"{record[key]:.4f}" for record in records for key in ("valid", "first_stage")]

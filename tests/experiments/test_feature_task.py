@@ -19,29 +19,19 @@ from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp
 from rerank.training import gradients
 from rerank.training import loop as training
 from rerank.utils.errors import UserError
-from tests.support.small_collection import exit_code, failed
-from tests.support.small_features import SETTINGS, write_folds_of_features, write_part
+from tests.support.small_collection import epochs_of, exit_code, failed
+from tests.support.small_features import write_folds_of_features, write_part
 
 FOLD = Path("runs/letor/smoothi/fold1")
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    """A folder with a feature set and the settings for it."""
-    write_folds_of_features(tmp_path / "letor")
-    (tmp_path / "letor.toml").write_text(SETTINGS)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def here(letor):
+    return letor
 
 
 def command(*words):
     return ["train", "--config", "letor.toml", *words]
-
-
-def log(folder):
-    """What training measured, epoch by epoch; the clock's seconds are no result."""
-    records = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
 
 
 def test_all_folds_and_the_table(here, capsys):
@@ -74,14 +64,14 @@ def test_all_folds_and_the_table(here, capsys):
 
 def test_it_learns(here):
     main(command("--fold", "1", "--epochs", "40", "--training.measure", "ndcg"))
-    ndcg = [record["ndcg"] for record in log(FOLD)]
-    assert max(record["valid"] for record in log(FOLD)) > 0.85
+    ndcg = [record["ndcg"] for record in epochs_of(FOLD)]
+    assert max(record["valid"] for record in epochs_of(FOLD)) > 0.85
     assert ndcg[-1] > ndcg[0] + 0.05
 
 
 def test_the_epoch_with_the_lowest_validation_loss_is_kept(here):
     main(command("--fold", "1", "--epochs", "12", "--training.lr", "0.3"))
-    losses = [-record["valid"] for record in log(FOLD)]
+    losses = [-record["valid"] for record in epochs_of(FOLD)]
     assert losses.index(min(losses)) < len(losses) - 1  # a rate so large that the last epoch is not the best
     judged = read_qrels("runs/letor/qrels.txt")
     found = []
@@ -110,9 +100,9 @@ def test_a_seed_repeats_a_run_and_a_resumed_one_ends_as_the_whole(here, capsys, 
     monkeypatch.setattr(training, "save_state", save)
     main(command("--fold", "1", "--name", "resumed"))
     assert "resuming after epoch 2" in capsys.readouterr().err
-    whole = log(FOLD)
-    assert log(Path("runs/letor/again/fold1")) == log(Path("runs/letor/resumed/fold1")) == whole
-    assert log(Path("runs/letor/other/fold1")) != whole
+    whole = epochs_of(FOLD)
+    assert epochs_of(Path("runs/letor/again/fold1")) == epochs_of(Path("runs/letor/resumed/fold1")) == whole
+    assert epochs_of(Path("runs/letor/other/fold1")) != whole
     run = read_run(FOLD / "test.run")
     assert read_run("runs/letor/again/fold1/test.run") == read_run("runs/letor/resumed/fold1/test.run") == run
 

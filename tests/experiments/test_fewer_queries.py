@@ -8,7 +8,7 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.data.runs import read_run
-from tests.support.small_collection import command, exit_code, failed, write_qrels
+from tests.support.small_collection import command, exit_code, failed, write_split
 
 FEWER = ("--collection.train-queries", "4", "--training.validate-queries", "2")
 
@@ -16,8 +16,7 @@ FEWER = ("--collection.train-queries", "4", "--training.validate-queries", "2")
 @pytest.fixture
 def split(here):
     """The collection with a published split: 8 queries train, 3 validate, 4 test; nothing is retrieved yet."""
-    for name, queries in {"train": range(8), "dev": range(8, 11), "test": range(11, 15)}.items():
-        write_qrels(queries, here / "towns" / "qrels" / f"{name}.tsv")
+    write_split(here / "towns", range(8), range(8, 11), range(11, 15))
     for file in (here / "runs" / "towns").glob("*.*"):
         file.unlink()
     return here

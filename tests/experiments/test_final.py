@@ -9,7 +9,7 @@ import pytest
 from rerank.cli.main import main
 from rerank.data.runs import read_run
 from rerank.experiments import train as training
-from tests.support.small_collection import command, exit_code, in_a_copy
+from tests.support.small_collection import command, epochs_of, exit_code, in_a_copy
 
 EXPERIMENT = Path("runs/towns/smoothi")
 FINAL = EXPERIMENT / "final"
@@ -22,11 +22,6 @@ def home(home, tmp_path_factory):
     with in_a_copy(home, tmp_path_factory) as folder:
         main(command("--fold", "1"))
     return folder
-
-
-def log_of(folder):
-    records = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
 
 
 def verified(capsys, folder):
@@ -44,7 +39,7 @@ def test_every_judged_query_trains_or_validates_once(here, capsys):
     assert facts["fold"]["test"] == []
     assert set(read_run(FINAL / "valid.run")) == set(facts["fold"]["valid"])
     assert list(facts["outcome"]) == ["valid"]
-    valid = [record["valid"] for record in log_of(FINAL)]
+    valid = [record["valid"] for record in epochs_of(FINAL)]
     assert facts["best_valid"] == max(valid)
     assert facts["best_epoch"] == valid.index(max(valid)) + 1
     found = {path.name for path in FINAL.iterdir()} - {"fold.lock"}
@@ -68,7 +63,7 @@ def test_a_crash_before_the_manifest_loses_nothing(here, capsys, monkeypatch):
     assert (FINAL / "state").is_dir()
     main(command("--fold", "final"))
     assert "resuming after epoch 2" in capsys.readouterr().err
-    assert len(log_of(FINAL)) == 2
+    assert len(epochs_of(FINAL)) == 2
     assert not (FINAL / "state").exists()
 
 

@@ -13,7 +13,6 @@ from rerank.config import Config, ListsSettings, TrainingSettings
 from rerank.data.folds import fold_seed
 from rerank.experiments.train import open_experiment
 from tests.support.small_collection import command
-from tests.support.small_features import write_folds_of_features
 
 NO_STEPS = ["--epochs", "1", "--lr", "0", "--training.head-lr", "0"]
 """With these a checkpoint has the weights that its training began with."""
@@ -42,9 +41,7 @@ def test_the_head_of_a_cross_encoder_is_another_one_in_each_fold(here):
     assert torch.equal(heads[0], *initial_weights("towns/again", "1", "classifier.weight"))
 
 
-def test_the_network_of_feature_vectors_is_another_one_in_each_fold(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_folds_of_features(tmp_path / "letor")
+def test_the_network_of_feature_vectors_is_another_one_in_each_fold(letor):
     words = ["train", "--config", "mq2008", "--collection", "letor", "--network.hidden", "4", "--fold", "all"]
     main([*words, "--epochs", "1", "--lr", "0"])
     assert all_differ(initial_weights("letor/smoothi", "12345", "hidden_layer.weight"))

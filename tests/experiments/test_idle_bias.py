@@ -1,7 +1,5 @@
 """A bias that moves all scores alike is not trained by a loss that it does not change: it would learn from rounding."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -9,7 +7,6 @@ from safetensors.torch import load_file
 from rerank.cli.main import main
 from rerank.losses import LOSSES, create
 from rerank.losses.shifts import changes_with_a_shift
-from tests.support import small_features
 from tests.support.small_collection import command
 
 
@@ -33,10 +30,7 @@ def test_text(here, settings, learns):
 
 
 @pytest.mark.parametrize(("loss", "learns"), [("smoothi", False), ("listap", True)])
-def test_feature_vectors(tmp_path, monkeypatch, loss, learns):
-    monkeypatch.chdir(tmp_path)
-    small_features.write_folds_of_features(Path("letor"))
-    Path("letor.toml").write_text(small_features.SETTINGS)
+def test_feature_vectors(letor, loss, learns):
     main(["train", "--config", "letor.toml", "--fold", "1", "--loss", loss])
     weights = load_file(f"runs/letor/{loss}/fold1/checkpoint/model.safetensors")
     assert weights["hidden_norm.bias"].any() == learns

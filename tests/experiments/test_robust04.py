@@ -10,8 +10,6 @@ from tests.support import robust04_standin as standin
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_encoder
 
-pytestmark = pytest.mark.skipif(not standin.SHARED.is_dir(), reason="the shared Robust04 topics and qrels are not here")
-
 TOPICS = ["302", "303", "304", "305", "306", "307", "308", "312", "320", "325", "601", "602", "603", "604", "609"]
 QUICK = ["--epochs", "1", "--training.lists-per-epoch", "8"]
 
@@ -24,6 +22,7 @@ def user(tmp_path, monkeypatch):
     return tmp_path
 
 
+@standin.needs_topics
 def test_with_the_prebuilt_index_alone(user, monkeypatch):
     """The texts come from the raw documents that the index stores."""
     standin.write_standin(user / "owner", docs_per_topic=6, topics=TOPICS)

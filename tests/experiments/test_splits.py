@@ -8,7 +8,7 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.data.runs import read_qrels, read_run
-from tests.support.small_collection import command, exit_code, failed, write_qrels
+from tests.support.small_collection import command, exit_code, failed, write_qrels, write_split
 
 EXPERIMENT = Path("runs/towns/smoothi")
 PARTS = {"train": range(8), "dev": range(8, 10), "test": range(10, 14)}
@@ -17,8 +17,7 @@ PARTS = {"train": range(8), "dev": range(8, 10), "test": range(10, 14)}
 @pytest.fixture
 def split(here):
     """The collection with a published split of 14 of its 15 queries; nothing is retrieved yet."""
-    for name, queries in PARTS.items():
-        write_qrels(queries, here / "towns" / "qrels" / f"{name}.tsv")
+    write_split(here / "towns", **PARTS)
     for file in (here / "runs" / "towns").glob("*.*"):
         file.unlink()
     return here

@@ -17,7 +17,6 @@ from rerank.training.device import visible_gpus
 from rerank.utils.errors import UserError
 from tests.support.patience import SECONDS, until
 from tests.support.small_collection import exit_code, failed
-from tests.support.small_features import SETTINGS, write_folds_of_features
 from tests.support.small_grid import CELLS, GRID, work_here
 
 
@@ -69,17 +68,14 @@ def test_cells_are_experiments_that_are_trained_once_and_ranked(grid, inline, ca
     assert all(name in table for name in CELLS)
 
 
-def test_feature_vectors_are_swept_by_the_same_command(tmp_path, inline, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_folds_of_features(tmp_path / "letor")
-    (tmp_path / "letor.toml").write_text(SETTINGS)
+def test_feature_vectors_are_swept_by_the_same_command(letor, inline, capsys):
     table = 'config = "letor.toml"\n[[grid]]\nloss.name = ["smoothi", "listnet"]\ntraining.lr = 1e-2\n'
-    (tmp_path / "grid.toml").write_text(table)
+    Path("grid.toml").write_text(table)
     assert sweep("--training.measure", "loss", "--epochs", "2") == 0
     out = capsys.readouterr().out
     assert "the best of 2 finished cells" in out
     assert "nDCG of validation" in out  # the loss itself says nothing across losses
-    assert len(list(tmp_path.glob("runs/letor/*/all.run"))) == 2
+    assert len(list(letor.glob("runs/letor/*/all.run"))) == 2
 
 
 def test_all_folds_of_a_cell_end_in_one_run_which_is_written_if_it_lacks(grid, inline, capsys, monkeypatch):

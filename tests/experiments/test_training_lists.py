@@ -13,7 +13,7 @@ from rerank.data.lists import read_training_lists
 from rerank.data.types import Fold
 from rerank.experiments.fold_lists import lists_of_fold
 from rerank.experiments.train import open_experiment
-from tests.support.small_collection import command, exit_code, failed
+from tests.support.small_collection import command, epochs_of, exit_code, failed
 
 LISTS = Path("lists.jsonl")
 
@@ -58,7 +58,7 @@ def test_lists_by_id_and_by_text_train_the_same_model(here, capsys):
     facts = manifest()["training_lists"]
     assert (facts["file"], facts["lists"], facts["trained_on"], facts["held_out"]) == ("lists.jsonl", 15, 9, 6)
     assert len(facts["sha256"]) == 64
-    records = [json.loads(line) for line in Path("runs/towns/margin_mse/fold1/log.jsonl").read_text().splitlines()]
+    records = epochs_of(Path("runs/towns/margin_mse/fold1"))
     assert [record["documents"] for record in records] == [8 * 3] * 2
     assert all(0 < record["ndcg"] <= 1 for record in records)
 

@@ -15,7 +15,6 @@ from rerank.config.losses import HELP, help_of, losses
 from rerank.losses import LABELS, LOSSES, create, loss, prepare_inputs
 from rerank.utils.registry import hyperparameters
 from tests.support.small_collection import failed
-from tests.support.small_features import SETTINGS, write_folds_of_features
 
 
 @pytest.fixture
@@ -45,12 +44,10 @@ def toy():
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    """A folder with a feature set and the settings for it."""
-    write_folds_of_features(tmp_path / "letor")
-    (tmp_path / "letor.toml").write_text(SETTINGS + '[loss]\nname = "toy"\ntoy_scale = 3\n')
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def here(letor):
+    """The feature set, with settings of the loss."""
+    with (letor / "letor.toml").open("a") as settings:
+        settings.write('[loss]\nname = "toy"\ntoy_scale = 3\n')
 
 
 def test_a_registered_function_is_trained_from_the_command_line(toy, here):

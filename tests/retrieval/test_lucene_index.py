@@ -17,12 +17,6 @@ from tests.support import robust04_standin as standin
 from tests.support.small_collection import command, failed, write_collection, write_documents, write_german
 
 RETRIEVE = ["retrieve", "--collection", "towns"]
-ROBUST04 = "disks45/nocr/trec-robust-2004"
-needs_shared = pytest.mark.skipif(
-    not standin.SHARED.is_dir(), reason="the shared Robust04 topics and qrels are not here"
-)
-
-
 DOCUMENTS = [Document("wing", "", "the drag of a wing"), Document("body", "", "a blunt body")]
 
 
@@ -152,19 +146,19 @@ def test_a_prebuilt_index_is_downloaded_once_and_standard_output_is_left_alone(m
     assert capfd.readouterr().out == "of the application\n" * 2
 
 
-@needs_shared
+@standin.needs_topics
 def test_robust04_from_the_prebuilt_index_alone(monkeypatch, tmp_path):
     standin.write_standin(tmp_path / "owner", docs_per_topic=10, topics=["301", "350", "401", "601"])
     standin.write_topics(tmp_path / "user")
     cache = tmp_path / "pyserini"
     cached = standin.write_prebuilt_index(cache, tmp_path / "owner")
     standin.use_home(monkeypatch, tmp_path / "owner")
-    texts = {document.doc_id: document.text for document in open_collection(ROBUST04).documents()}
+    texts = {document.doc_id: document.text for document in open_collection(standin.ROBUST04).documents()}
     assert {doc_id[:2] for doc_id in texts} == {"FB", "FR", "FT", "LA"}
 
     standin.use_home(monkeypatch, tmp_path / "user")
     monkeypatch.setenv("PYSERINI_CACHE", str(cache))
-    collection = open_collection(ROBUST04)
+    collection = open_collection(standin.ROBUST04)
     index = choose_index("auto", collection, tmp_path / "cache")
     assert index == cached
     run = Searcher(index).search({q: collection.queries[q] for q in ("301", "601")}, depth=20)
@@ -190,11 +184,11 @@ def test_robust04_from_the_prebuilt_index_alone(monkeypatch, tmp_path):
         list(from_index.get(["FT1"]))
 
 
-@needs_shared
+@standin.needs_topics
 def test_robust04_from_the_disks(monkeypatch, tmp_path):
     standin.write_standin(tmp_path, docs_per_topic=6, topics=["301", "302"])
     standin.use_home(monkeypatch, tmp_path)
-    collection = open_collection(ROBUST04)
+    collection = open_collection(standin.ROBUST04)
     index = choose_index("auto", collection, tmp_path / "cache")
     assert index.parent == tmp_path / "cache"
     doc_ids = [document.doc_id for document in collection.documents()]

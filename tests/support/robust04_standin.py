@@ -18,7 +18,10 @@ from tests.support.paths import SHARED_DATA
 from tests.support.small_world import WORDS
 
 SHARED = SHARED_DATA / "data" / "robust04"
-"""Where the real topics and qrels are; tests that need them skip where the folder is absent."""
+"""Where the real topics and qrels are."""
+needs_topics = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared Robust04 topics and qrels are not here")
+ROBUST04 = "disks45/nocr/trec-robust-2004"
+"""The id of ir_datasets."""
 
 FILES = {"FBIS": ("FBIS/FB", 492), "FR": ("FR94/01/FR", 645), "FT": ("FT/FT911/FT", 428), "LA": ("LATIMES/LA", 730)}
 """How the document ids of a newspaper begin -> how the names of its files begin, and the number of its files.

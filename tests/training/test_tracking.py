@@ -8,7 +8,6 @@ from accelerate.tracking import GeneralTracker
 from rerank.cli.main import main
 from rerank.training import tracker, tracking
 from rerank.utils.registry import Registry
-from tests.support import small_features
 from tests.support.small_collection import command, failed
 
 RECORDS = {}
@@ -63,10 +62,7 @@ def test_text_sends_every_epoch_of_every_fold(here):
     assert "track" in Path("runs/towns/smoothi/config.toml").read_text()
 
 
-def test_feature_vectors_send_every_epoch(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    small_features.write_folds_of_features(Path("letor"))
-    Path("letor.toml").write_text(small_features.SETTINGS)
+def test_feature_vectors_send_every_epoch(letor):
     main(["train", "--config", "letor.toml", "--fold", "3", "--training.track", "toy"])
     epochs = RECORDS["smoothi/fold3"]["epochs"]
     assert list(epochs) == [1, 2, 3, 4]

@@ -16,7 +16,7 @@ from rerank.experiments.runs.manifest import FORMAT, source_commit, write_manife
 from rerank.experiments.runs.results import open_results
 from rerank.utils.files import kept_hash
 from tests.support.small_collection import command, exit_code, failed, in_a_copy
-from tests.support.small_features import SETTINGS, write_folds_of_features, write_part
+from tests.support.small_features import write_part
 
 TOWNS = Path("runs/towns")
 HINGE = TOWNS / "hinge"
@@ -190,10 +190,7 @@ def test_a_first_stage_from_elsewhere_is_checked(here, capsys, tmp_path, monkeyp
     assert "mine.run: expected a file, found none" in verified(capsys, TOWNS / "mine")[1]["mine/fold1"]
 
 
-def test_feature_vectors_fold_by_fold(tmp_path, capsys, monkeypatch):
-    write_folds_of_features(tmp_path / "letor")
-    (tmp_path / "letor.toml").write_text(SETTINGS)
-    monkeypatch.chdir(tmp_path)
+def test_feature_vectors_fold_by_fold(letor, capsys):
     train = ["train", "--config", "letor.toml", "--epochs", "1", "--training.measure", "nDCG@5"]
     main([*train, "--fold", "2"])
     checkpoint = Path("runs/letor/smoothi/fold2/checkpoint")
@@ -216,10 +213,8 @@ def test_feature_vectors_fold_by_fold(tmp_path, capsys, monkeypatch):
     assert below.splitlines() == [*files, "All else that is recorded holds; 3 of the inputs could not be compared."]
 
 
-def test_a_file_of_feature_vectors_is_hashed_once_for_all_folds(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_file_of_feature_vectors_is_hashed_once_for_all_folds(letor, capsys, monkeypatch):
     write_part(Path("all.txt"), list(range(15)))
-    Path("letor.toml").write_text(SETTINGS)
     main(["train", "--config", "letor.toml", "--epochs", "1", "--collection", "all.txt", "--collection.folds", "3"])
     hashed = []
 
@@ -232,10 +227,7 @@ def test_a_file_of_feature_vectors_is_hashed_once_for_all_folds(tmp_path, capsys
     assert hashed == [Path("all.txt")]
 
 
-def test_a_final_model_of_feature_vectors_before_and_beside_folds(tmp_path, capsys, monkeypatch):
-    write_folds_of_features(tmp_path / "letor")
-    (tmp_path / "letor.toml").write_text(SETTINGS)
-    monkeypatch.chdir(tmp_path)
+def test_a_final_model_of_feature_vectors_before_and_beside_folds(letor, capsys):
     for fold in ("final", "2"):
         main(["train", "--config", "letor.toml", "--epochs", "1", "--fold", fold])
         code, said, _ = verified(capsys, "runs/letor")
