@@ -14,7 +14,7 @@ The biases are 0, except b in the output layer. The scales are powers of two, so
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -103,34 +103,32 @@ def folded(body: "PreTrainedModel", head: nn.Linear, pad_id: int) -> Iterator[Fo
     config.num_labels = 1
     if hasattr(config, "classifier_pooling"):
         config.classifier_pooling = "bos" if config.model_type == "eurobert" else "cls"  # the first token
-    classifier: PreTrainedModel | None = None
-    if type(config) in transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
-        with torch.device("meta"):
-            classifier = transformers.AutoModelForSequenceClassification.from_config(config)
-    empty = None if classifier is None else classifier.base_model
-    if classifier is None or type(empty) is not type(body):
+    if type(config) not in transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
+        yield None
+        return
+    with torch.device("meta"):
+        classifier: PreTrainedModel = transformers.AutoModelForSequenceClassification.from_config(config)
+    empty = classifier.base_model
+    if type(empty) is not type(body):
         yield None
         return
     setattr(classifier, classifier.base_model_prefix, body)
     poolers = [name for name, _ in empty.named_children() if getattr(body, name, None) is None]
     try:
-        shared = {id(parameter) for parameter in body.parameters()}
+        in_body = {id(parameter) for parameter in body.parameters()}
         for name in poolers:  # a pooler is part of the classifier's head
             setattr(body, name, getattr(empty, name))
         with evaluating(body):
-            yield _fold_into(classifier.eval(), body, head, pad_id, lambda parameter: id(parameter) in shared)
+            yield _fold_into(classifier.eval(), body, head, pad_id, in_body)
     finally:
         for name in poolers:
             setattr(body, name, None)
 
 
 def _fold_into(
-    classifier: "PreTrainedModel",
-    body: "PreTrainedModel",
-    head: nn.Linear,
-    pad_id: int,
-    in_body: Callable[[Tensor], bool],
+    classifier: "PreTrainedModel", body: "PreTrainedModel", head: nn.Linear, pad_id: int, in_body: set[int]
 ) -> Folded | None:
+    """The result of `folded`; `in_body` has the ids of the parameters that belong to no head."""
     names = _find_head(classifier, head.in_features, in_body)
     if names is None:
         return None
@@ -148,11 +146,11 @@ def _fold_into(
     return None
 
 
-def _find_head(classifier: "PreTrainedModel", hidden: int, in_body: Callable[[Tensor], bool]) -> dict[str, str] | None:
+def _find_head(classifier: "PreTrainedModel", hidden: int, in_body: set[int]) -> dict[str, str] | None:
     """The names of the classifier's layers outside the body, by field of _Head; None if it has other layers."""
     names: dict[str, str] = {}
     for name, module in classifier.named_modules():
-        if all(in_body(parameter) for parameter in module.parameters(recurse=False)):
+        if all(id(parameter) in in_body for parameter in module.parameters(recurse=False)):
             continue
         layer = None
         if isinstance(module, nn.Linear):
