@@ -85,7 +85,7 @@ def bm25_and(model: Reranker, checkpoint: str, config: Config, copy_to: Path | N
     answer = CrossEncoderStage("bm25", checkpoint, trained=False, depth=first.depth)
     rankers: dict[str, Ranker] = {
         "bm25": bm25.open(world, Path()),
-        "cross-encoder": CrossEncoderRanker(answer, world, model, checkpoint),
+        "cross-encoder": CrossEncoderRanker(answer, world, model),
     }
     return Pipeline.of(Fitted({"bm25": bm25, "cross-encoder": answer}, world, rankers))
 

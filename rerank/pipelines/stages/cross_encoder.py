@@ -89,7 +89,7 @@ class CrossEncoderStage(Composable):
 
         config = self.config(world.config)
         checkpoint = str(FoldFolder(folder).checkpoint) if self.trained else world.place_of(config.encoder.name)
-        return CrossEncoderRanker(self, world, open_reranker(config, checkpoint), checkpoint)
+        return CrossEncoderRanker(self, world, open_reranker(config, checkpoint))
 
     def config(self, shared: Config) -> Config:
         """The settings of an experiment: those of this stage, and the `shared` ones of all stages.
@@ -112,7 +112,7 @@ class CrossEncoderStage(Composable):
 
 @dataclass(frozen=True)
 class CrossEncoderRanker:
-    """Ranks with a trained model, which was opened from `checkpoint`.
+    """Ranks with a trained model.
 
     `rank_elsewhere`, if given, replaces the model for single queries: a server's function that batches requests.
     """
@@ -120,7 +120,6 @@ class CrossEncoderRanker:
     settings: CrossEncoderStage
     world: World
     reranker: "Reranker"
-    checkpoint: str
     rank_elsewhere: RankPassages | None = None
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
@@ -143,4 +142,5 @@ class CrossEncoderRanker:
 
     def save(self, folder: Path) -> None:
         if self.settings.trained:
-            copy_files(Path(self.checkpoint), FoldFolder(folder).checkpoint, files_below(Path(self.checkpoint)))
+            checkpoint = Path(self.reranker.name)
+            copy_files(checkpoint, FoldFolder(folder).checkpoint, files_below(checkpoint))
