@@ -58,8 +58,8 @@ def given_qrels(qrels: Mapping[str, Mapping[str, int]]) -> Qrels:
 
 
 def given_number(number: object, what: str) -> None:
-    """Raises TypeError for what is neither a number nor None."""
-    if number is not None and not isinstance(number, numbers.Real):
+    """Raises TypeError for what is no number."""
+    if not isinstance(number, numbers.Real):
         raise TypeError(f"{what}: expected a number, got {number!r:.80}")
 
 

@@ -134,7 +134,8 @@ class Pipeline:
     def find(self, query: str, top: int = 10, budget: float | None = None, explain: bool = False) -> Found:
         """As `search`, with the number of documents that are ranked, and a note if they are probably no answers."""
         given_count(top, "top")
-        given_number(budget, "budget")
+        if budget is not None:
+            given_number(budget, "budget")
         return find(self.fitted, query, top, budget, explain)
 
     def save(self, folder: str | Path) -> None:

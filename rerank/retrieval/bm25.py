@@ -18,6 +18,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from rerank.config.functions import setting_types, validate_setting
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, open_collection, queries_to_search
 from rerank.data.given import given_count, given_number, given_whole
@@ -156,8 +157,8 @@ def retrieve(
 
     Without judgments all queries are searched. `collection` is an opened collection, or a folder or id to open. `index`
     is as in `choose_index`. A new index is kept in the folder `cache`, by default a temporary folder that is removed.
-    `language` is a code such as "de" (`rerank.config.languages`). Raises the errors of `choose_index`, and TypeError
-    for arguments of other types.
+    `language` is a code such as "de" (`rerank.config.languages`). Raises the errors of `choose_index`, TypeError
+    for arguments of other types, and UserError for numbers out of the bounds of `FirstStageSettings`.
 
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "corpus.jsonl").write_text('{"_id": "d1", "title": "Wings", "text": "Lift and drag."}')
@@ -170,6 +171,9 @@ def retrieve(
     given_number(k1, "k1")
     given_number(b, "b")
     given_count(threads, "threads")
+    bounds = setting_types()["first_stage"]
+    for key, value in {"depth": int(depth), "k1": float(k1), "b": float(b), "threads": int(threads or 0)}.items():
+        validate_setting(key, value, bounds[key])
     index, language = check_path("index", index), check_name("language", language)
     with contextlib.ExitStack() as stack:
         folder = cache or stack.enter_context(tempfile.TemporaryDirectory(prefix="rerank-"))

@@ -1,4 +1,5 @@
 import json
+import math
 import os
 import random
 import subprocess
@@ -154,3 +155,8 @@ def test_retrieval_from_python_needs_no_experiment(tmp_path):
     assert retrieve(collection, depth=1, k1=1.2, b=0.75, index=str(index))["q1"].keys() == {"wing"}
     with pytest.raises(UserError, match="index robust4: neither auto"):
         retrieve(collection, index="robust4")
+    for wrong in ({"k1": -1}, {"k1": math.nan}, {"b": 1.5}, {"depth": 2**31}, {"threads": 2000}):
+        with pytest.raises(UserError, match=rf"^{next(iter(wrong))}: got .*, expected "):
+            retrieve(collection, **wrong)
+    with pytest.raises(TypeError, match=r"^k1: expected a number, got None"):
+        retrieve(collection, k1=None)
