@@ -158,7 +158,7 @@ class Reranker:
         """The documents, best first; ties keep the given order.
 
         Args:
-            query: a text; it is cut at half of the encoder's input length.
+            query: a text; it is cut at half of the encoder's input length, or at what `passage_tokens` leaves of it.
             documents: texts, in a list, an array, a pandas Series or an iterator; they may be empty and may repeat.
             top_k: how many documents to return, at least 1; by default all.
             first_scores: the first stage's scores of the documents, for a model that was trained to add them.
