@@ -25,13 +25,6 @@ Autocast = Callable[[], AbstractContextManager[object]]
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """The type of matrix products under each precision; float32 needs no autocast."""
 
-
-def autocast_of(precision: str, device: torch.device) -> Autocast:
-    """The autocast of a precision that `choose_precision` returned."""
-    half = AUTOCAST.get(precision)
-    return contextlib.nullcontext if half is None else functools.partial(torch.autocast, device.type, half)
-
-
 FARTHEST = 0.05
 """Allowed difference of vectors in bf16 from float32, relative to the largest value; rounding gives about 0.01."""
 
@@ -40,6 +33,15 @@ SMALL = 2_000_000
 
 FASTER = 1.5
 """The speed of bf16 products over float32 from which a CPU uses bf16; instructions for bf16 give 2 to 9."""
+
+DEVICES = Path("/dev")
+"""The folder with a file for each NVIDIA GPU, on Linux."""
+
+
+def autocast_of(precision: str, device: torch.device) -> Autocast:
+    """The autocast of a precision that `choose_precision` returned."""
+    half = AUTOCAST.get(precision)
+    return contextlib.nullcontext if half is None else functools.partial(torch.autocast, device.type, half)
 
 
 @functools.cache
@@ -60,9 +62,6 @@ def _seconds_of_product(dtype: torch.dtype) -> float:
         torch.matmul(left, right)
         seconds.append(time.thread_time() - start)
     return min(seconds)
-
-
-DEVICES = Path("/dev")
 
 
 def expect_usable_gpu(index: int, said: str, remedy: str) -> None:

@@ -33,6 +33,12 @@ ROUNDS = 10
 MOST_GROUPS = 10
 """Groups of a document that are compared: those with the largest weights."""
 
+WORD = re.compile(r"\w+")
+"""A word of a text, as hits show it."""
+
+MULTI_VECTOR = ("MultiVectorEncoder", "ColBERT")
+"""The types that sentence-transformers and PyLate write into models for late interaction."""
+
 
 def rotation_of(dimensions: int) -> np.ndarray:
     """(dimensions, bits) float32: a fixed random rotation, which preserves products; bits is a multiple of 8."""
@@ -100,11 +106,6 @@ def _similarities(codes: np.ndarray, rotated: np.ndarray) -> np.ndarray:
     signs = 2 * np.unpackbits(codes, axis=1).astype(np.float32) - 1
     similarities: np.ndarray = signs @ rotated
     return similarities
-
-
-WORD = re.compile(r"\w+")
-MULTI_VECTOR = ("MultiVectorEncoder", "ColBERT")
-"""The types that sentence-transformers and PyLate write into models for late interaction."""
 
 
 @dataclass(frozen=True)
