@@ -163,7 +163,6 @@ class TextTask:
     def __init__(self, dataset: TextDataset, fold: Fold, accelerator: Accelerator) -> None:
         self.config, self.dataset, self.fold, self.accelerator = dataset.config, dataset, fold, accelerator
         self.training = replace(self.config.training, seed=fold_seed(self.config.training.seed, fold.name))
-        self.lists: dict[Split, Sequence[Candidates]] = {}
         config = replace(self.config, training=self.training)
         self.model, self.memory = open_to_train(config, dataset.model, accelerator)
         self.model.first_stage_weight = self.config.encoder.first_stage_weight
@@ -172,9 +171,11 @@ class TextTask:
             self.passages = dataset.passages(self.model)
         log.info(truncation_summary(self.passages, self.config.encoder.max_doc_tokens))
         candidates, collection = dataset.candidates, dataset.collection
+        self.lists: dict[Split, Sequence[Candidates]] = {
+            "valid": measured_candidates("valid", fold, candidates, collection.qrels),
+            "test": measured_candidates("test", fold, candidates, collection.qrels),
+        }
         self.of_file: dict[str, str | int] = {}  # the facts of --training.lists
-        self.lists["valid"] = measured_candidates("valid", fold, candidates, collection.qrels)
-        self.lists["test"] = measured_candidates("test", fold, candidates, collection.qrels)
         if dataset.lists:
             loss = self.config.loss.name
             self.lists["train"], self.of_file = lists_of_fold(dataset.lists, fold, collection.queries, loss)
