@@ -1,6 +1,5 @@
 """Bi-encoders: vectors are those of a loop over single texts, whatever the folder says of pooling and prompts."""
 
-import json
 import logging
 from pathlib import Path
 
@@ -13,34 +12,12 @@ from rerank.models.bi_encoder import BiEncoder
 from rerank.models.hub import bi_encoder_hash
 from rerank.models.packed_attention import IMPLEMENTATION
 from rerank.utils.errors import UserError
-from tests.models.tiny import BF16_CASES
+from tests.models.tiny import BF16_CASES, write_modules
 from tests.support.small_world import WORDS, make_texts
 from tests.support.tiny_encoders import make_cross_encoder, make_encoder
 
 TEXTS = list(make_texts({"short": 3, "one": 15, "two": 30, "many": 200, "empty": 0}).values())
 CLOSE = {"rtol": 0, "atol": 1e-5}
-
-
-def write_modules(folder, pooling="mean", similarity=None, prompts=None, normalise=False):
-    """The files with which sentence-transformers states how an encoder's vectors are made."""
-    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), *([("2_Normalize", "Normalize")] if normalise else [])]
-    files = {
-        "modules.json": [
-            {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{kind}"}
-            for place, (path, kind) in enumerate(modules)
-        ],
-        "config_sentence_transformers.json": {"prompts": prompts or {}, "similarity_fn_name": similarity},
-        "sentence_bert_config.json": {"max_seq_length": 24},
-        "1_Pooling/config.json": {"word_embedding_dimension": 32, f"pooling_mode_{pooling}_token": True}
-        if pooling == "cls"
-        else {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True},
-    }
-    for name, content in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(json.dumps(content))
-    if normalise:
-        (folder / "2_Normalize").mkdir()
-    return folder
 
 
 @pytest.fixture(scope="module")

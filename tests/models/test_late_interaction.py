@@ -27,7 +27,7 @@ from rerank.models.late_interaction import (
 from rerank.models.model_files import model_files
 from rerank.utils.errors import UserError
 from rerank.utils.inside import copy_files
-from tests.models.test_bi_encoder import write_modules
+from tests.models.tiny import write_modules
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_encoder
 

@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from rerank.models import packed_attention as packing
 from rerank.models.checkpoints import save_cross_encoder
 from rerank.models.packed_attention import GPU_SHARE, Passages, attend
-from tests.models.test_placement import attend_within
-from tests.models.tiny import assert_same_gradients, open_tiny, scores_and_gradients
+from tests.models.tiny import assert_same_gradients, attend_within, open_tiny, scores_and_gradients
 from tests.support.small_world import make_texts
 from tests.support.tiny_encoders import KINDS, make_cross_encoder, make_encoder
 

@@ -2,15 +2,13 @@
 
 import re
 from functools import partial
-from itertools import pairwise
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch.nn.attention import varlen
 
 from rerank.models import cross_encoder, packed_attention
-from tests.models.tiny import open_tiny
+from tests.models.tiny import attend_within, open_tiny
 from tests.support.small_world import make_texts
 from tests.support.tiny_decoders import make_decoder
 from tests.support.tiny_encoders import make_cross_encoder, make_encoder
@@ -22,18 +20,6 @@ AUTOCAST = {
     "bf16": partial(torch.autocast, "cpu", torch.bfloat16),
     "fp16": partial(torch.autocast, "cpu", torch.float16),
 }
-
-
-def attend_within(query, key, value, cu_seq_q, *others, scale, window_size):
-    """What varlen_attn documents."""
-    outs = []
-    for begin, end in pairwise(cu_seq_q.tolist()):
-        grids = (x[begin:end].transpose(0, 1) for x in (query, key, value))
-        left, right = (end if side < 0 else side for side in window_size)
-        apart = torch.arange(end - begin)[:, None] - torch.arange(end - begin)
-        near = (apart <= left) & (-apart <= right)
-        outs.append(F.scaled_dot_product_attention(*grids, attn_mask=near, scale=scale).transpose(0, 1))
-    return torch.cat(outs)
 
 
 def attend_to_all(query, key, value, cu_seq_q, *others, scale, window_size):

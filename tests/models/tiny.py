@@ -1,6 +1,10 @@
-"""Tiny models with the inputs that tests give them, and whether two ways to compute their gradients agree."""
+"""Tiny models and their files, the inputs that tests give them, and what they are compared with."""
+
+import json
+from itertools import pairwise
 
 import torch
+import torch.nn.functional as F
 
 from rerank.models.checkpoints import open_cross_encoder
 from tests.support.small_world import WORDS, make_inputs
@@ -48,3 +52,36 @@ def assert_same_gradients(found, expected, tolerance=1e-4):
     assert found.keys() == expected.keys()
     for name, gradient in expected.items():
         torch.testing.assert_close(found[name], gradient, atol=tolerance * largest, rtol=0)
+
+
+def write_modules(folder, pooling="mean", similarity=None, prompts=None, normalise=False):
+    """The files with which sentence-transformers states how an encoder's vectors are made."""
+    mode = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens"}[pooling]
+    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), *([("2_Normalize", "Normalize")] if normalise else [])]
+    files = {
+        "modules.json": [
+            {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for place, (path, kind) in enumerate(modules)
+        ],
+        "config_sentence_transformers.json": {"prompts": prompts or {}, "similarity_fn_name": similarity},
+        "sentence_bert_config.json": {"max_seq_length": 24},
+        "1_Pooling/config.json": {"word_embedding_dimension": 32, mode: True},
+    }
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps(content))
+    if normalise:
+        (folder / "2_Normalize").mkdir()
+    return folder
+
+
+def attend_within(query, key, value, cu_seq_q, *others, scale, window_size):
+    """What varlen_attn documents."""
+    outs = []
+    for begin, end in pairwise(cu_seq_q.tolist()):
+        grids = (x[begin:end].transpose(0, 1) for x in (query, key, value))
+        left, right = (end if side < 0 else side for side in window_size)
+        apart = torch.arange(end - begin)[:, None] - torch.arange(end - begin)
+        near = (apart <= left) & (-apart <= right)
+        outs.append(F.scaled_dot_product_attention(*grids, attn_mask=near, scale=scale).transpose(0, 1))
+    return torch.cat(outs)
