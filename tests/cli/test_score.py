@@ -138,6 +138,21 @@ def test_a_folder_with_documents_and_queries_alone_is_a_collection(there):
     assert len(read_run("asked.run")) == len(read_run(RUN))
 
 
+def test_a_checkpoint_whose_collection_is_gone_or_not_recorded_is_one_line(there, capsys):
+    words = ["score", CHECKPOINT, RUN, "--out", "out.run"]
+    Path("towns").rename("moved")
+    line = failed(capsys, *words)
+    assert "the collection that it was trained on cannot be opened: " in line
+    assert "--collection" in line
+    config = Path(CHECKPOINT, "config.json")
+    settings = json.loads(config.read_text())
+    assert settings["rerank"].pop("collection") == "towns"
+    config.write_text(json.dumps(settings))
+    line = failed(capsys, *words)
+    assert "does not record the collection " in line
+    assert "name one with --collection" in line
+
+
 def test_a_checkpoint_remembers_the_language_of_its_collection(there, capsys):
     main(command("--fold", "1", "--collection.language", "de", "--name", "german"))
     Path("topics.tsv").write_text("n1\tamber0 good\n")

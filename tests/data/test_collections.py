@@ -1,3 +1,4 @@
+import itertools
 import json
 import os
 import re
@@ -156,10 +157,21 @@ def test_a_document_that_occurs_twice_in_a_large_collection_is_named_before_any_
         ('{"_id": 4, "text": "x"}', r"corpus\.jsonl:4: expected a text under '_id', got 4"),
         ('{"_id": "d4", "text": null}', r"corpus\.jsonl:4: expected a text under 'text', got None"),
         ('{"_id": "d4", "text": "x", "title": 7}', r"corpus\.jsonl:4: expected a text under 'title', got 7"),
+        ('{"_id": "d4", "text": "x", "title": false}', r"corpus\.jsonl:4: expected a text under 'title', got False"),
+        ('{"_id": "d4", "text": "x", "title": []}', r"corpus\.jsonl:4: expected a text under 'title', got \[\]"),
         ('{"_id": "d 4", "text": "x"}', r"corpus\.jsonl:4: the _id 'd 4' is empty or has white space"),
+        ('{"_id": "d\\n4", "text": "x"}', r"corpus\.jsonl:4: the _id 'd\\n4' is empty or has white space"),
+        (
+            '{"_id": "d\\u00004", "text": "x"}',
+            r"corpus\.jsonl:4: the _id 'd\\x004' is empty or has white space or a NUL",
+        ),
+        (f'{{"_id": "{"d" * 40_000}", "text": "x"}}', r"corpus\.jsonl:4: .*has 40000 bytes; expected 32766 at most"),
         ('{"_id": "d1", "text": "x"}', r"corpus\.jsonl:4: the document d1 occurs a second time"),
         ('{"_id": "d4", "text": "caf\udce9"}', r"corpus\.jsonl:4: not JSON \('utf-8' codec"),
+        ('{"_id": "d4", "text": "wing \\ud800 flutter"}', r"corpus\.jsonl:4: .*utf-16 surrogate pair"),
+        ('{"_id": "d4", "text": ' + "[" * 100_000, r"corpus\.jsonl:4: .*too many brackets in each other"),
     ],
+    ids=itertools.count(),  # some lines are long
 )
 def test_a_bad_line_of_the_corpus_is_named(folder, line, message):
     with (folder / "corpus.jsonl").open("a", errors="surrogateescape") as corpus:
@@ -169,6 +181,7 @@ def test_a_bad_line_of_the_corpus_is_named(folder, line, message):
         with pytest.raises(UserError, match=message) as caught:
             read()
         assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 500
 
 
 def test_a_folder_without_judgments_is_a_collection_whose_queries_are_all_searched(folder):

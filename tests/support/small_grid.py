@@ -8,7 +8,7 @@ from pathlib import Path
 from rerank.utils.errors import UserError
 from rerank.utils.parallel import outcome
 from rerank.utils.plugins import named_plugins
-from tests.support.patience import SECONDS
+from tests.support.patience import SECONDS, until
 
 GRID = """
 config = "towns.toml"
@@ -61,8 +61,4 @@ def job(word: str) -> None:
 def wait_for_go(begun: Path) -> None:
     """Leaves a file with the number of this process, and waits for the file that lets it go on."""
     begun.with_suffix(f".{os.getpid()}").touch()
-    deadline = time.monotonic() + SECONDS
-    while not begun.with_suffix(".go").exists():
-        if time.monotonic() > deadline:
-            raise TimeoutError(begun)
-        time.sleep(0.05)
+    until(begun.with_suffix(".go").exists)

@@ -10,6 +10,7 @@ from rerank.config import TrainingSettings
 from rerank.training.device import exclusive, open_accelerator
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
+from tests.support.patience import until
 from tests.support.processes import in_two_processes
 
 
@@ -28,14 +29,11 @@ def test_two_processes_hold_one_lock_together_and_wait_for_a_day_at_most(tmp_pat
     if not child:
         with locked(tmp_path, "fold"):
             (tmp_path / "held").touch()
-            deadline = time.monotonic() + 30
-            while not (tmp_path / "waiting").exists() and time.monotonic() < deadline:
-                time.sleep(0.02)
+            until((tmp_path / "waiting").exists)
             time.sleep(0.4)
             (tmp_path / "released").write_text(str(time.monotonic()))
         os._exit(0)
-    while not (tmp_path / "held").exists():
-        time.sleep(0.02)
+    until((tmp_path / "held").exists)
     entered, longest = zip(*in_two_processes(tmp_path, begin, tmp_path), strict=True)
     os.waitpid(child, 0)
     assert min(entered) >= float((tmp_path / "released").read_text())
