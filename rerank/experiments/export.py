@@ -159,15 +159,18 @@ def measure_int8(sample: Sample, exact: Reranker, rounded: Reranker) -> Int8Repo
         ratios.append(seconds[0] / seconds[1])
         tau = kendalltau(*scores).statistic
         taus += [float(tau)] if np.isfinite(tau) else []  # NaN for one document and for equal scores
-    values = _values(sample, *runs)
+    float32, int8, difference, error = _values(sample, *runs)
     return Int8Report(
-        sample.collection,
-        len(sample.documents),
-        max(map(len, sample.documents.values())),
-        MEASURE,
-        *values,
-        statistics.fmean(taus) if taus else 1.0,
-        statistics.median(ratios),
+        collection=sample.collection,
+        queries=len(sample.documents),
+        documents=max(map(len, sample.documents.values())),
+        measure=MEASURE,
+        float32=float32,
+        int8=int8,
+        difference=difference,
+        standard_error=error,
+        kendall_tau=statistics.fmean(taus) if taus else 1.0,
+        times_as_fast=statistics.median(ratios),
     )
 
 

@@ -60,13 +60,13 @@ def choose_again(folder: Path, stages: Mapping[str, Stage], budget: float | None
 def _trial_of(evidence: EvidenceRecord, budget: float | None) -> Trial:
     """The trial that gave an evidence, with another budget."""
     return Trial(
-        evidence["measure"],
-        evidence["judged"],
-        evidence["parts"],
-        evidence["drawn"],
-        evidence["far_queries"],
-        {row["name"]: row["trained_on"] for row in evidence["stages"]},
-        budget,
+        measure=evidence["measure"],
+        judged=evidence["judged"],
+        parts=evidence["parts"],
+        drawn=evidence["drawn"],
+        far=evidence["far_queries"],
+        taught={row["name"]: row["trained_on"] for row in evidence["stages"]},
+        budget=budget,
     )
 
 
