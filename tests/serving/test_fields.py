@@ -160,6 +160,13 @@ def test_two_names_of_a_field_are_refused(server):
         assert answer.json["message"] == f"{names}: two names of the same field; expected one of them"
 
 
+@pytest.mark.parametrize("names", [("top_n", "top_k"), ("top_k", "top_n")])
+def test_another_name_of_a_field_may_be_null(server, names):
+    given = dict(zip(names, (1, None), strict=True))
+    assert len(ask(server, JINA, **given)[1]["results"]) == 1
+    assert len(ask(server, JINA, **dict(reversed(given.items())))[1]["results"]) == 1
+
+
 def test_documents_are_repeated_with_all_of_their_keys(server):
     documents = [{"text": "amber", "title": "A", "id": 7}, "birch"]
     results = ask(server, JINA, documents=documents)[1]["results"]
