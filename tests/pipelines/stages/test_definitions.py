@@ -285,7 +285,7 @@ def test_a_cross_encoder_ranks_the_best_documents_and_leaves_the_others_below(he
     world = open_world()
     (first,) = runs_below(world, "cross-encoder", TESTED)
     ranker = fitted(world, "cross-encoder", tmp_path)
-    run, model = ranked_by(ranker, world, "cross-encoder"), Reranker.load(ranker.checkpoint)
+    run, model = ranked_by(ranker, world, "cross-encoder"), Reranker.load(ranker.reranker.name)
     texts = {document.doc_id: document.text for document in world.texts.documents()}
     for query_id in TESTED:
         doc_ids = ranked(first[query_id])
@@ -304,7 +304,7 @@ def test_a_cross_encoder_learns_what_rerank_train_learns(here, tmp_path):
     fold = next(fold for fold in read_folds(world.folder.folds) if fold.name == "1")
     ranker = stage.fit(world, fold, runs_below(world, "cross-encoder", (*fold.train, *fold.valid)), tmp_path)
     for name in ("model.safetensors", "config.json"):
-        assert (Path(ranker.checkpoint) / name).read_bytes() == (trained.checkpoint / name).read_bytes()
+        assert (Path(ranker.reranker.name) / name).read_bytes() == (trained.checkpoint / name).read_bytes()
     run, tested = ranked_by(ranker, world, "cross-encoder", fold.test), read_run(trained.test_run)
     assert set(tested) == set(fold.test)
     for query_id, scores in tested.items():
