@@ -97,7 +97,8 @@ def listap(
     # A score counts only in the bin with the nearest centre and in one of its neighbours.
     nearest = ((high - scores.detach()) / step).round().long()[:, :, None]
     neighbours = nearest + torch.arange(-1, 2, device=scores.device)
-    exists = (neighbours >= 0) & (neighbours < bins) & mask[:, :, None]
+    exists = (neighbours >= 0) & (neighbours < bins)
+    exists = (exists | scores.isnan()[:, :, None]) & mask[:, :, None]  # NaN has no bin, and must show in the loss
     neighbours = neighbours.clamp(0, bins - 1)
     shares = torch.relu(1 - (scores[:, :, None] - centres[neighbours]).abs() / step).masked_fill(~exists, 0)
     relevant = labels >= 1

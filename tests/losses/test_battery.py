@@ -91,6 +91,17 @@ def test_lists_do_not_touch_each_other(name: str, settings: dict) -> None:
         torch.testing.assert_close(alone_gradient, gradient[i : i + 1], rtol=1e-6, atol=1e-9)
 
 
+@EVERY
+def test_a_score_that_is_no_number_shows_in_its_list_only(name: str, settings: dict) -> None:
+    scores, labels = random_lists(name)
+    expected, expected_gradient = value_and_gradient(name, settings, scores, labels)
+    scores[0, 3] = torch.nan
+    values, gradient = value_and_gradient(name, settings, scores, labels)
+    assert values[0].isnan()
+    torch.testing.assert_close(values[1:], expected[1:], rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(gradient[1:], expected_gradient[1:], rtol=1e-6, atol=1e-9)
+
+
 SMALL = [
     ([[0.5] * 6], [[0, 1, 0, 2, 0, 1]]),
     ([[1.0, 1.0, 0.0, 0.0, 0.0, -1.0]], [[0, 1, 0, 2, 0, 1]]),

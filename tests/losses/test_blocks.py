@@ -61,17 +61,6 @@ def test_float32_is_near_float64(name: str, settings: dict) -> None:
     torch.testing.assert_close(gradient.double(), expected[1], rtol=0, atol=2e-3 * expected[1].abs().max().item())
 
 
-@EVERY
-def test_a_score_that_is_no_number_shows_in_its_list_only(name: str, settings: dict) -> None:
-    scores, labels, mask = ragged_lists(23)
-    broken = scores.detach().clone()
-    broken[0, 3] = torch.nan
-    expected = LOSSES[name](scores.detach(), labels, mask, **settings)
-    values = LOSSES[name](broken, labels, mask, **settings)
-    assert values[0].isnan()
-    torch.testing.assert_close(values[1:], expected[1:], rtol=1e-12, atol=1e-14)
-
-
 class Work(TorchDispatchMode):
     """The number of operations, the numbers in all their results, and the most in one of them."""
 

@@ -47,9 +47,3 @@ def test_a_score_far_away_that_costs_nothing_hides_nothing() -> None:
         values, gradient = value_and_gradient(hinge, scores, torch.tensor([[2, 1, 0, 0]]))
         assert values.item() == pytest.approx(1.25 / 5)
         assert gradient[0].tolist() == pytest.approx([0, -0.2, 0.2, 0])
-
-
-def test_a_nan_is_not_hidden() -> None:
-    values, _ = value_and_gradient(hinge, torch.tensor([[1.0, math.nan], [1.0, 3.0]]), torch.tensor([[1, 0], [1, 0]]))
-    assert values[0].isnan()
-    assert values[1].item() == 3

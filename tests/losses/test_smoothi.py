@@ -83,10 +83,9 @@ def test_blocks_of_lists_change_nothing(metric: str, monkeypatch: pytest.MonkeyP
         torch.testing.assert_close(got, expected, rtol=1e-13, atol=1e-14)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_a_score_that_is_not_finite_shows_in_its_list_only(bad: float) -> None:
+def test_an_infinite_score_shows_in_its_list_only() -> None:
     scores, labels = torch.rand(2, 9), torch.ones(2, 9)
-    scores[0, 3] = bad
+    scores[0, 3] = math.inf
     values, gradient = value_and_gradient(smoothi, scores, labels)
     assert values[0].isnan()
     assert gradient[0].isnan().any()
