@@ -17,8 +17,7 @@ def test_every_registered_kind_is_in_the_battery():
 
 
 @pytest.mark.parametrize("kind", STAGES)
-def test_a_stage_ranks_the_same_once_it_was_saved_and_opened_again(kind, here, tmp_path):
-    world = open_world()
+def test_a_stage_ranks_the_same_once_it_was_saved_and_opened_again(kind, world, tmp_path):
     ranker = fitted(world, kind, tmp_path / "fit")
     run = ranked_by(ranker, world, kind)
     (tmp_path / "saved").mkdir()
@@ -28,8 +27,7 @@ def test_a_stage_ranks_the_same_once_it_was_saved_and_opened_again(kind, here, t
 
 
 @pytest.mark.parametrize("kind", STAGES)
-def test_no_judgment_of_another_query_than_the_folds_is_used(kind, here, tmp_path):
-    world = open_world()
+def test_no_judgment_of_another_query_than_the_folds_is_used(kind, world, tmp_path):
     qrels = dict(world.collection.qrels)
     turned = qrels | {q: {d: 1 - grade for d, grade in qrels[q].items()} for q in TESTED}
     other = world.changed(collection=Judged(world.collection, turned))
@@ -38,8 +36,7 @@ def test_no_judgment_of_another_query_than_the_folds_is_used(kind, here, tmp_pat
 
 
 @pytest.mark.parametrize("kind", STAGES)
-def test_a_query_alone_has_the_ranking_that_it_has_among_others(kind, here, tmp_path):
-    world = open_world()
+def test_a_query_alone_has_the_ranking_that_it_has_among_others(kind, world, tmp_path):
     ranker = fitted(world, kind, tmp_path / "fit")
     together = ranked_by(ranker, world, kind)
     for query_id in TESTED:
@@ -63,8 +60,7 @@ def test_the_settings_are_read_back_from_their_table(kind):
     assert stage_of(table_of(STAGES[kind]), "here") == STAGES[kind]
 
 
-def test_what_a_stage_needs_and_does_not_have_is_one_line(here, tmp_path):
-    world = open_world()
+def test_what_a_stage_needs_and_does_not_have_is_one_line(world, tmp_path):
     with pytest.raises(UserError, match=r"bm25\.run: has no query new: .* ranks only the queries of its file"):
         STAGES["run"].fit(world, FOLD, [], tmp_path).rank({"new": "a query"}, [])
     with pytest.raises(UserError, match=r"adapter\.safetensors: not the matrix of a query adapter"):

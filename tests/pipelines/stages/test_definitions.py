@@ -54,14 +54,12 @@ def expect_scores(found, expected, atol=1e-5):
     np.testing.assert_allclose([found[doc_id] for doc_id in expected], list(expected.values()), atol=atol)
 
 
-def test_bm25_is_pyserinis(here, tmp_path):
-    world = open_world()
+def test_bm25_is_pyserinis(world, tmp_path):
     whole = retrieve(world.collection, 1000, 0.9, 0.4, cache=world.folder.index)
     assert ranked_by(fitted(world, "bm25", tmp_path), world, "bm25") == {q: whole[q] for q in TESTED}
 
 
-def test_bm25_takes_of_the_almost_best_settings_the_nearest_to_its_own(here, tmp_path):
-    world = open_world()
+def test_bm25_takes_of_the_almost_best_settings_the_nearest_to_its_own(world, tmp_path):
     judged = {q: world.collection.queries[q] for q in (*FOLD.train, *FOLD.valid)}
     qrels = {query_id: world.collection.qrels[query_id] for query_id in judged}
     values = {}
@@ -79,15 +77,13 @@ def test_bm25_takes_of_the_almost_best_settings_the_nearest_to_its_own(here, tmp
         assert one.rank(asked, []) == Searcher(world.index, k1, b).search(asked, 1000)
 
 
-def test_bm25_with_rm3_adds_words_of_the_best_documents(here, tmp_path):
-    world = open_world()
+def test_bm25_with_rm3_adds_words_of_the_best_documents(world, tmp_path):
     asked = {q: world.collection.queries[q] for q in TESTED}
     run = BM25Stage(rm3=True).fit(world, FOLD, [], tmp_path).rank(asked, [])
     assert run == Searcher(world.index_with_words, rm3=True).search(asked, 1000)
 
 
-def test_a_dense_score_is_that_of_the_best_passage(here, tmp_path):
-    world = open_world()
+def test_a_dense_score_is_that_of_the_best_passage(world, tmp_path):
     passages = passages_of(world)
     assert max(map(len, passages.values())) > 1
     run = ranked_by(fitted(world, "dense", tmp_path), world, "dense")
@@ -96,8 +92,7 @@ def test_a_dense_score_is_that_of_the_best_passage(here, tmp_path):
         expect_scores(run[query_id], {d: float((unit(some) @ query).max()) for d, some in passages.items()})
 
 
-def test_feedback_moves_a_query_towards_the_best_three_documents(here, tmp_path):
-    world = open_world()
+def test_feedback_moves_a_query_towards_the_best_three_documents(world, tmp_path):
     passages = passages_of(world)
     run = ranked_by(fitted(world, "feedback", tmp_path), world, "feedback")
     first = fuse_ranks(runs_below(world, "feedback", TESTED))
@@ -107,31 +102,27 @@ def test_feedback_moves_a_query_towards_the_best_three_documents(here, tmp_path)
         expect_scores(run[query_id], {d: float((unit(some) @ query).max()) for d, some in passages.items()})
 
 
-def test_feedback_of_a_query_that_no_stage_found_leaves_its_vector(here, tmp_path):
-    world = open_world()
+def test_feedback_of_a_query_that_no_stage_found_leaves_its_vector(world, tmp_path):
     queries = {query_id: world.collection.queries[query_id] for query_id in TESTED}
     run = fitted(world, "feedback", tmp_path).rank(queries, [{}, {}])
     assert run == ranked_by(STAGES["dense"].open(world, tmp_path), world, "dense")
 
 
-def test_fusion_has_weights_that_the_queries_choose_that_do_not_test(here, tmp_path):
-    world = open_world()
+def test_fusion_has_weights_that_the_queries_choose_that_do_not_test(world, tmp_path):
     qrels, noise = world.collection.qrels, random.Random(0)
     runs = [{q: {d: g + noise.gauss(0, s) for d, g in of.items()} for q, of in qrels.items()} for s in (0.6, 0.9)]
     judged = {query_id: qrels[query_id] for query_id in (*FOLD.train, *FOLD.valid)}
     assert STAGES["fusion"].fit(world, FOLD, runs, tmp_path).weights == tune_weights(runs, judged, "nDCG@20")
 
 
-def test_fusion_without_judgments_weighs_all_alike(here, tmp_path):
-    world = open_world()
+def test_fusion_without_judgments_weighs_all_alike(world, tmp_path):
     ranker = STAGES["fusion"].fit(world, Fold("final", (), (), ()), [], tmp_path)
     assert ranker.weights == (0.5, 0.5)
     expected = fuse_scores(runs_below(world, "fusion", TESTED), (0.5, 0.5))
     assert ranked_by(ranker, world, "fusion") == {q: {d: s[d] for d in ranked(s)} for q, s in expected.items()}
 
 
-def test_an_adapters_score_is_a_product_with_its_matrix_and_the_score_below(here, tmp_path):
-    world = open_world()
+def test_an_adapters_score_is_a_product_with_its_matrix_and_the_score_below(world, tmp_path):
     passages, (first,) = passages_of(world), runs_below(world, "query-adapter", TESTED)
     ranker = fitted(world, "query-adapter", tmp_path)
     run, change = ranked_by(ranker, world, "query-adapter"), ranker.model.change.detach().double().numpy()
@@ -147,8 +138,8 @@ def test_an_adapters_score_is_a_product_with_its_matrix_and_the_score_below(here
         assert ranked(run[query_id])[4:] == doc_ids[4:]
 
 
-def test_similar_judged_queries_vote_for_their_relevant_documents(here, tmp_path):
-    world, settings, judged = open_world(), STAGES["similar-queries"], (*FOLD.train, *FOLD.valid)
+def test_similar_judged_queries_vote_for_their_relevant_documents(world, tmp_path):
+    settings, judged = STAGES["similar-queries"], (*FOLD.train, *FOLD.valid)
     (first,) = runs_below(world, "similar-queries", (*judged, *TESTED))
     some = random.Random(0)
     best = [ranked(scores)[0] for scores in first.values()]
@@ -188,8 +179,8 @@ def test_similar_judged_queries_vote_for_their_relevant_documents(here, tmp_path
         assert ranked(run[query_id])[settings.depth :] == ranked(first[query_id])[settings.depth :]
 
 
-def test_a_document_gets_the_mean_score_of_the_candidates_that_share_its_words(here, tmp_path):
-    world, judged = open_world(), (*FOLD.train, *FOLD.valid)
+def test_a_document_gets_the_mean_score_of_the_candidates_that_share_its_words(world, tmp_path):
+    judged = (*FOLD.train, *FOLD.valid)
     (first,) = runs_below(world, "neighbours", (*judged, *TESTED))
     texts, qrels = {d.doc_id: d.text for d in world.texts.documents()}, world.collection.qrels
 
@@ -237,8 +228,7 @@ def test_documents_without_words_are_similar_to_none():
     assert word_similarities([[], []]).tolist() == [[0, 0], [0, 0]]
 
 
-def test_late_interaction_adds_the_maxsim_of_the_query_and_of_the_best_document_to_the_score_below(here, tmp_path):
-    world = open_world()
+def test_late_interaction_adds_the_maxsim_of_the_query_and_of_the_best_document_to_the_score_below(world, tmp_path):
     (first,) = runs_below(world, "late-interaction", TESTED)
     run = ranked_by(fitted(world, "late-interaction", tmp_path), world, "late-interaction")
     model, texts = world.encoder("encoder").model, {d.doc_id: d.text for d in world.texts.documents()}
@@ -281,8 +271,7 @@ def test_late_interaction_adds_the_maxsim_of_the_query_and_of_the_best_document_
         assert ranked(run[query_id])[4:] == ranked(first[query_id])[4:]
 
 
-def test_a_cross_encoder_ranks_the_best_documents_and_leaves_the_others_below(here, tmp_path):
-    world = open_world()
+def test_a_cross_encoder_ranks_the_best_documents_and_leaves_the_others_below(world, tmp_path):
     (first,) = runs_below(world, "cross-encoder", TESTED)
     ranker = fitted(world, "cross-encoder", tmp_path)
     run, model = ranked_by(ranker, world, "cross-encoder"), Reranker.load(ranker.reranker.name)
@@ -326,8 +315,7 @@ def test_vectors_of_queries_are_made_again_when_too_many_are_kept(here, monkeypa
     np.testing.assert_allclose(second["a"], first["a"], atol=1e-6)
 
 
-def test_features_add_a_learned_sum_of_standardised_scores_to_those_of_the_last_stage(here, tmp_path):
-    world = open_world()
+def test_features_add_a_learned_sum_of_standardised_scores_to_those_of_the_last_stage(world, tmp_path):
     ranker = fitted(world, "features", tmp_path)
     (weight,) = ranker.weights
     assert weight != 0
@@ -341,8 +329,7 @@ def test_features_add_a_learned_sum_of_standardised_scores_to_those_of_the_last_
         expect_scores({d: run[query_id][d] for d in doc_ids}, expected)
 
 
-def test_the_weights_of_few_queries_are_drawn_back(here, tmp_path, monkeypatch):
-    world = open_world()
+def test_the_weights_of_few_queries_are_drawn_back(world, tmp_path, monkeypatch):
     (weight,) = fitted(world, "features", tmp_path / "drawn").weights
     monkeypatch.setattr(features, "SHRUNK_BY", 0)
     (trained,) = fitted(world, "features", tmp_path / "trained").weights
@@ -351,8 +338,7 @@ def test_the_weights_of_few_queries_are_drawn_back(here, tmp_path, monkeypatch):
     assert weight == pytest.approx(trained * judged / (judged + 30))
 
 
-def test_features_without_a_relevant_document_rank_as_the_last_stage(here, tmp_path):
-    world = open_world()
+def test_features_without_a_relevant_document_rank_as_the_last_stage(world, tmp_path):
     below = runs_below(world, "features", TESTED)
     unjudged = world.changed(collection=Judged(world.collection, {}))
     ranker = STAGES["features"].fit(unjudged, FOLD, runs_below(world, "features", (*FOLD.train, *FOLD.valid)), tmp_path)
