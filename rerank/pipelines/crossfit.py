@@ -106,18 +106,23 @@ class CrossFitting:
         """The folder of a stage that is fitted without the parts `without`."""
         return self.folder / name / ("-".join(["without", *sorted(without)]) if without else "all")
 
-    def fit_all(self, tested: Iterable[str], engine: str = LOCAL) -> None:
-        """Fits all stages without each tested part and, for stacking, without pairs of parts.
+    def fits(self, tested: Iterable[str]) -> list[Fit]:
+        """The fits of all stages without each tested part and, for stacking, without pairs of parts.
 
-        The progress is that of each stage by itself, as the fits of different stages take different times. Expensive
-        stages (cross-encoders, trained encoders) are fitted once a part, on the Ray cluster `engine` if it names one.
+        Expensive stages (cross-encoders, trained encoders) are fitted once a part.
         """
         fits: dict[Fit, None] = {}
         for name in self.stages:
             for part in tested:
                 for other in [part] if self.is_expensive(name) else self.parts:
                     fits[self._key(name, frozenset({part, other}))] = None
-        log.info(f"{len(self.stages)} stages, {len(self.parts)} parts: {len(fits)} fits")
+        return list(fits)
+
+    def fit_all(self, fits: Sequence[Fit], engine: str = LOCAL) -> None:
+        """Fits the stages, those that learn expensively on the Ray cluster `engine` if it names one.
+
+        The progress is that of each stage by itself, as the fits of different stages take different times.
+        """
         for place, (name, settings) in enumerate(self.stages.items(), 1):
             of_stage = [fit for fit in fits if fit[0] == name]
             if engine != LOCAL and settings.learns == "expensively":
@@ -126,7 +131,7 @@ class CrossFitting:
                 self.ranker(name, without)
 
     def _fit_on_cluster(self, fits: Sequence[Fit], engine: str) -> None:
-        missing = [fit for fit in fits if not _is_whole(self.place(*fit) / FITTED)]
+        missing = self.missing(fits)
         if not missing:
             return
         config = self.world.config
@@ -138,6 +143,10 @@ class CrossFitting:
             raise UserError(
                 f"{len(failed)} of {len(missing)} fits of {name} failed: {self.place(name, without).name}: {error}"
             )
+
+    def missing(self, fits: Iterable[Fit]) -> list[Fit]:
+        """The fits that the folder does not have yet."""
+        return [fit for fit in fits if not _is_whole(self.place(*fit) / FITTED)]
 
     def _key(self, name: str, without: frozenset[str]) -> Fit:
         return name, without if self.learns(name) else frozenset()
@@ -161,10 +170,10 @@ class CrossFitting:
 
     def taught(self, name: str, part: str) -> int:
         """The number of queries that a stage learns from when it is fitted without a part."""
-        fold, _ = self._lessons(name, frozenset({part}))
+        fold, _ = self.lessons(name, frozenset({part}))
         return len(fold.train) + (0 if getattr(self.stages[name], "ignores_validation", False) else len(fold.valid))
 
-    def _lessons(self, name: str, without: frozenset[str]) -> tuple[Fold, list[Ranking]]:
+    def lessons(self, name: str, without: frozenset[str]) -> tuple[Fold, list[Ranking]]:
         """The training data of a stage that is fitted without some parts: a fold, and rankings by the stages below.
 
         A stage that learns nothing has no rankings.
@@ -184,7 +193,7 @@ class CrossFitting:
 
     def _fit(self, name: str, without: frozenset[str], place: Path) -> Ranker:
         settings = self.stages[name]
-        fold, rankings = self._lessons(name, without)
+        fold, rankings = self.lessons(name, without)
         runs = [self.runs(lower, rankings) for lower in below(settings)]
         if settings.learns == "expensively":
             log.info(f"fitting {name}" + (f" without part {', '.join(sorted(without))}" if without else ""))

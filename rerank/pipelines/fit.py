@@ -30,6 +30,7 @@ from rerank.pipelines.graph import prefix
 from rerank.pipelines.graph import without as leave_out
 from rerank.pipelines.inputs import inputs_of
 from rerank.pipelines.pipeline import Pipeline
+from rerank.pipelines.plan import say_plan
 from rerank.pipelines.portable import is_portable
 from rerank.pipelines.record import EvidenceRecord, FitInputs, read_pipeline_manifest
 from rerank.pipelines.selection import select
@@ -205,7 +206,9 @@ def _fit(
         )
     queries = {query_id: collection.queries[query_id] for query_ids in parts.values() for query_id in query_ids}
     fitting = CrossFitting(stages, world.knowing(queries), parts, queries, work)
-    fitting.fit_all(tested, engine)
+    fits = fitting.fits(tested)
+    say_plan(fitting, fits)
+    fitting.fit_all(fits, engine)
     ms = times_of(fitting, tested)
     selected = select(fitting, tested, within(budget, stages, ms), measure)
     runs = {name: fitting.runs(name, [(part, frozenset({part})) for part in tested]) for name in selected.values}

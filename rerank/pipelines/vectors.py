@@ -64,15 +64,21 @@ def open_vectors(encoder: "BiEncoder", collection: Collection, folder: Collectio
 
 
 def say_embedding(name: str, encode: Callable[[list[str]], object], collection: Collection) -> None:
-    """Logs how many documents an encoder will embed, and about how long it takes if that is long, from some of them."""
+    """Logs how many documents an encoder will embed, and about how long it takes if that is long."""
+    seconds = seconds_to_embed(encode, collection)
+    if seconds >= SECONDS_SAID:
+        say_how_long(f"embedding {collection.count():,} documents by {name}", seconds)
+
+
+def seconds_to_embed(encode: Callable[[list[str]], object], collection: Collection) -> float:
+    """The seconds to embed all documents, from some of them; 0 for a collection that is too small to measure."""
     count = collection.count()
     texts = [document.text for document in itertools.islice(collection.documents(), DOCUMENTS_MEASURED)]
     texts = [text for text in texts if text.strip()]
-    if texts and count > MEASURED_AT_ONCE:
-        chunks = [texts[first : first + MEASURED_AT_ONCE] for first in range(0, len(texts), MEASURED_AT_ONCE)]
-        seconds = timed_sample(encode, chunks) / MEASURED_AT_ONCE * count
-        if seconds >= SECONDS_SAID:
-            say_how_long(f"embedding {count:,} documents by {name}", seconds)
+    if not texts or count <= MEASURED_AT_ONCE:
+        return 0.0
+    chunks = [texts[first : first + MEASURED_AT_ONCE] for first in range(0, len(texts), MEASURED_AT_ONCE)]
+    return timed_sample(encode, chunks) / MEASURED_AT_ONCE * count
 
 
 def vectors_folder(encoder: "BiEncoder", collection: Collection, folder: CollectionFolder) -> Path:

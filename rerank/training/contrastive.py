@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -108,6 +109,22 @@ def fine_tune(encoder: str, plan: Plan, folder: Path, out: Path) -> None:
     process is changed: neither random numbers, loggers nor trackers. Raises UserError in one of several processes, and
     if accelerate already uses another device.
     """
+    with _opened(encoder, plan) as model:
+        states = folder / STATE
+        if plan.batches:
+            trainer = _trainer(model, plan, states)
+            if log.isEnabledFor(logging.INFO):
+                with seeded(plan.seed, torch.device(plan.device)):
+                    _say_how_long(trainer, plan)
+            trainer.train(resume_from_checkpoint=_last_state(states))
+        model.eval().save(str(out), create_model_card=False)
+    if states.exists():
+        remove_at_once(states)
+
+
+@contextmanager
+def _opened(encoder: str, plan: Plan) -> Iterator[Any]:
+    """The bi-encoder of a plan, to be fine-tuned in the block. Raises the errors of `fine_tune`."""
     from sentence_transformers import SentenceTransformer
 
     device = torch.device(plan.device)
@@ -120,17 +137,7 @@ def fine_tune(encoder: str, plan: Plan, folder: Path, out: Path) -> None:
             "the same device to fine-tune a bi-encoder on"
         )
     with quiet_transformers(), seeded(plan.seed, device), _kept_random():
-        model = load_model(SentenceTransformer, encoder, plan.device)
-        states = folder / STATE
-        if plan.batches:
-            trainer = _trainer(model, plan, states)
-            if log.isEnabledFor(logging.INFO):
-                with seeded(plan.seed, device):
-                    _say_how_long(trainer, plan)
-            trainer.train(resume_from_checkpoint=_last_state(states))
-        model.eval().save(str(out), create_model_card=False)
-    if states.exists():
-        remove_at_once(states)
+        yield load_model(SentenceTransformer, encoder, plan.device)
 
 
 def _loss() -> Any:
@@ -203,20 +210,32 @@ def _trainer(model: Any, plan: Plan, folder: Path) -> "SentenceTransformerTraine
     return trainer
 
 
-def _say_how_long(trainer: Any, plan: Plan) -> None:
-    """Logs how many lists and steps follow, and about how long they take, from the gradients of some lists."""
-    model = trainer.model
+def measure(encoder: str, plan: Plan) -> float:
+    """The mean seconds of the gradient of a list, measured for about a second on the lists of a plan."""
+    with _opened(encoder, plan) as model, TemporaryDirectory() as folder:
+        return _list_seconds(_trainer(model, plan, Path(folder)), plan)
+
+
+def _list_seconds(trainer: Any, plan: Plan) -> float:
+    """The mean seconds of the gradient of a list, from some lists of a plan; the model is left without gradients."""
+    model, lists = trainer.model, len(plan.texts)
 
     def gradient(number: int) -> None:
         inputs = trainer.data_collator([trainer.train_dataset[number]])
         moved = {name: value.to(model.device) if torch.is_tensor(value) else value for name, value in inputs.items()}
         trainer.compute_loss(model, moved).backward()
 
-    lists, steps = len(plan.texts), len(plan.batches)
     model.train()
     seconds = timed_sample(gradient, range(0, lists, -(-lists // MOST_MEASURED)))
     model.zero_grad(set_to_none=True)
-    say_how_long(f"fine-tuning the bi-encoder on {lists:,} lists in {steps:,} steps", lists * seconds)
+    return seconds
+
+
+def _say_how_long(trainer: Any, plan: Plan) -> None:
+    """Logs how many lists and steps follow, and about how long they take."""
+    lists, steps = len(plan.texts), len(plan.batches)
+    seconds = lists * _list_seconds(trainer, plan)
+    say_how_long(f"fine-tuning the bi-encoder on {lists:,} lists in {steps:,} steps", seconds)
 
 
 def _last_state(folder: Path) -> str | None:

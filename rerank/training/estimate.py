@@ -27,16 +27,18 @@ class Cost:
 
     lists: the lists of an epoch.
     list_seconds: the gradient of a list.
-    epoch_seconds: scoring the validation queries after an epoch.
+    validated: the documents that are scored after an epoch.
+    document_seconds: the score of a document.
     """
 
     lists: int
     list_seconds: float
-    epoch_seconds: float
+    validated: int
+    document_seconds: float
 
     def seconds(self, epochs: int) -> float:
         """The seconds of all epochs, none of which ends the training early."""
-        return epochs * (self.lists * self.list_seconds + self.epoch_seconds)
+        return epochs * (self.lists * self.list_seconds + self.validated * self.document_seconds)
 
 
 def measure(task: Task, loss: str | LossSettings, accelerator: Accelerator) -> Cost:
@@ -68,7 +70,7 @@ def measure(task: Task, loss: str | LossSettings, accelerator: Accelerator) -> C
         document_seconds = timed_sample(score, samples) / (sum(documents) / len(documents))
         model.zero_grad(set_to_none=True)
     validated = sum(len(scores) for scores in task.first_stage.values())
-    return Cost(len(lists), list_seconds / at_once, document_seconds / at_once * validated)
+    return Cost(len(lists), list_seconds / at_once, validated, document_seconds / at_once)
 
 
 def say_before(task: Task, loss: str | LossSettings, accelerator: Accelerator, folds: int = 1) -> None:

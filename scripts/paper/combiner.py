@@ -74,7 +74,7 @@ def compare(source: Path, encoder: str, folder: Path, depths: Sequence[int], see
     stages.pop("combined", None)
     queries = {query_id: collection.queries[query_id] for query_id in judged}
     fitting = CrossFitting(stages, world.knowing(queries), parts, queries, folder / f"{source.name}-fits")
-    fitting.fit_all(parts)
+    fitting.fit_all(fitting.fits(parts))
 
     def run_of(fitting: CrossFitting, name: str) -> Run:
         return fitting.runs(name, [(part, frozenset({part})) for part in parts])

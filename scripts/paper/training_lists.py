@@ -93,6 +93,9 @@ def main() -> None:
     parser.add_argument("--loss", default="softmax")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--validate-queries", type=int, default=50)
+    parser.add_argument(
+        "--kinds", nargs="+", default=["drawn", "mined", "taught"], help="of lists, by their first word"
+    )
     args = parser.parse_args()
     run = teacher_run(args.collection, args.encoder, args.folder)
     config = settings_of(args.collection, args.folder, args)
@@ -101,6 +104,8 @@ def main() -> None:
     kinds["taught"] = partial(train_taught, config, run)
     rows = [["lists", "validation", "trained", "- BM25", "p", "fused", "- BM25", "p"]]
     for name, train in kinds.items():
+        if name.split(",")[0] not in args.kinds:
+            continue
         rows.append(row_of(name, Trained.of(train())))
         print(f"{args.collection.name}: {MEASURE}\n\n{aligned(rows)}\n", flush=True)
 

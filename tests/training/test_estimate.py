@@ -25,7 +25,9 @@ def results(folder):
 
 
 def test_a_training_says_what_it_will_do_and_about_how_long(here, capsys, monkeypatch):
-    monkeypatch.setattr(estimate, "measure", lambda *given: Cost(lists=8, list_seconds=2.0, epoch_seconds=14.0))
+    monkeypatch.setattr(
+        estimate, "measure", lambda *given: Cost(lists=8, list_seconds=2.0, validated=7, document_seconds=2.0)
+    )
     main(command("--fold", "2"))
     assert "\ntraining 8 lists in 2 steps an epoch, 2 epochs: about 60 s\n" in capsys.readouterr().err
     main(command("--fold", "all", "--epochs", "1", "--name", "other"))
@@ -65,7 +67,9 @@ def test_nothing_is_measured_where_nothing_is_logged(here, monkeypatch):
 
 
 def test_a_sweep_says_how_long_and_weighs_its_folds_by_what_they_cost(here, capsys, monkeypatch):
-    monkeypatch.setattr(sweep, "measure", lambda *given: Cost(lists=8, list_seconds=2.0, epoch_seconds=5.0))
+    monkeypatch.setattr(
+        sweep, "measure", lambda *given: Cost(lists=8, list_seconds=2.0, validated=5, document_seconds=1.0)
+    )
     monkeypatch.setattr(sweep, "work", work_here)
     jobs = []
     monkeypatch.setattr(sweep, "_train", lambda threads, job: jobs.append(job))

@@ -33,10 +33,13 @@ class Ranker(Protocol):
 class Stage(Protocol):
     """The settings of a stage: a frozen dataclass that is registered with `@stage`.
 
-    `kind` is its name in files; `of` are the names of the stages below, () for a stage that retrieves. Three members
+    `kind` is its name in files; `of` are the names of the stages below, () for a stage that retrieves. Five members
     are optional. `unlearned()` returns the settings for a collection without judgments, for a stage that can do without
     them. `check()` raises ValueError, with the expected value as message, or UserError for contradictory settings. The
     class variable `ignores_validation` is true for a stage that learns nothing from the validation queries of a fold.
+    Two measure what takes long, before anything is fitted: `seconds_to_prepare(world)` what is made once for all fits,
+    and `seconds_to_fit(world, fold, below)` a fit on a fold and the ranking of its test queries; `below` is a stand-in
+    for the ranking of the stage below.
     A field `encoder` is the name of a model and a field `file` that of a file; `fit` records the hashes of both.
     """
 

@@ -18,8 +18,12 @@ from rerank.pipelines.stages.world import World
 from rerank.utils.inside import copy_files
 from rerank.utils.integrity import files_below
 from rerank.utils.parameters import Whole, at_least
+from rerank.utils.progress import timed_sample
 
 if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+    from rerank.experiments.text_task import TextTask
     from rerank.models.reranker import Reranker
 
 RankPassages = Callable[..., list[BestPassage]]
@@ -67,22 +71,53 @@ class CrossEncoderStage(Composable):
         """Trains the task of `rerank train` on these queries; a fold with the same name gives the same model."""
         if not self.trained:
             return self.open(world, folder)
-        from rerank.experiments.text_task import TextDataset, TextTask  # these load torch
-        from rerank.training.device import kept_torch_settings, open_accelerator
+        from rerank.training.device import kept_torch_settings, open_accelerator  # these load torch
         from rerank.training.estimate import say_before
         from rerank.training.objective import train_to_rank
 
         config, (first,) = self.config(world.config), below
-        query_ids, keep_scores = [*fold.train, *fold.valid], config.encoder.first_stage_weight > 0
-        candidates = select_candidates(first, world.collection.qrels, self.depth, query_ids, keep_scores)
-        dataset = TextDataset(config, world.folder, world.texts, None, candidates, config.encoder.name)
         with kept_torch_settings():
             accelerator = open_accelerator(config.training)
-            task = TextTask(dataset, Fold(fold.name, fold.train, fold.valid, ()), accelerator)
+            task = self._task(world, fold, first, accelerator)
             say_before(task, config.loss, accelerator)
             train_to_rank(task, config.loss, FoldFolder(folder), accelerator)
             accelerator.free_memory()
         return self.open(world, folder)
+
+    def _task(self, world: World, fold: Fold, first: Run, accelerator: "Accelerator") -> "TextTask":
+        """The training of a fold, which re-ranks the documents of a run."""
+        from rerank.experiments.text_task import TextDataset, TextTask  # loads torch
+
+        config, query_ids = self.config(world.config), [*fold.train, *fold.valid]
+        keep_scores = config.encoder.first_stage_weight > 0
+        candidates = select_candidates(first, world.collection.qrels, self.depth, query_ids, keep_scores)
+        dataset = TextDataset(config, world.folder, world.texts, None, candidates, config.encoder.name)
+        return TextTask(dataset, Fold(fold.name, fold.train, fold.valid, ()), accelerator)
+
+    def seconds_to_fit(self, world: World, fold: Fold, below: Run) -> float:
+        """The seconds of all epochs, none of which ends the training early, and of ranking the test queries."""
+        if not self.trained:
+            ranker = self.open(world, Path())
+            queries = {query_id: world.collection.queries[query_id] for query_id in below}
+            one_by_one = ({query_id: text} for query_id, text in queries.items())
+            return len(fold.test) * timed_sample(lambda query: ranker.rank(query, [below]), one_by_one)
+        from rerank.training.device import kept_torch_settings, open_accelerator  # these load torch
+        from rerank.training.estimate import measure
+
+        config = self.config(world.config)
+        train, valid = (tuple(q for q in split if q in below) for split in (fold.train, fold.valid))
+        with kept_torch_settings():
+            accelerator = open_accelerator(config.training)
+            task = self._task(world, Fold(fold.name, train, valid, ()), below, accelerator)
+            cost = measure(task, config.loss, accelerator)
+            accelerator.free_memory()
+        lists, validated = config.training.lists_per_epoch, config.training.validate_queries
+        cost = replace(
+            cost,
+            lists=len(fold.train) if lists == "all" else lists,
+            validated=(len(fold.valid) if validated == "all" else min(validated, len(fold.valid))) * self.depth,
+        )
+        return cost.seconds(config.training.epochs) + len(fold.test) * self.depth * cost.document_seconds
 
     def open(self, world: World, folder: Path) -> "CrossEncoderRanker":
         from rerank.training.device import open_reranker

@@ -35,6 +35,10 @@ class DenseStage(Composable):
         """Makes the vectors of the documents and their index, unless they exist."""
         return self.open(world, folder)
 
+    def seconds_to_prepare(self, world: World) -> float:
+        """The seconds until all documents are embedded."""
+        return world.seconds_to_embed(self.encoder)
+
     def open(self, world: World, folder: Path) -> "DenseRanker":
         world.make_vectors(self.encoder, self.index)
         return DenseRanker(self, world)

@@ -54,6 +54,17 @@ class LateInteractionStage(Composable):
             ranker.matcher.add([document.doc_id for document in world.texts.documents()])
         return ranker
 
+    def seconds_to_prepare(self, world: World) -> float:
+        """The seconds until the tokens of all documents are encoded: as long as embedding takes, with the same model.
+
+        0 where documents are encoded when a query finds them, and for a model that was trained for late interaction.
+        """
+        from rerank.models.late_interaction import is_multi_vector  # loads torch
+
+        if world.texts.count() > ALL_BELOW or is_multi_vector(world.place_of(self.encoder)):
+            return 0.0
+        return world.seconds_to_embed(self.encoder)
+
     def open(self, world: World, folder: Path) -> "LateInteractionRanker":
         """Opens the encoder and the codes of the documents."""
         return LateInteractionRanker(self, world.late_interaction(self.encoder), frozenset(world.queries.values()))

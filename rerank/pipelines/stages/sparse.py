@@ -36,6 +36,10 @@ class SparseStage(Composable):
         """Makes the vectors of the documents, unless they exist."""
         return self.open(world, folder)
 
+    def seconds_to_prepare(self, world: World) -> float:
+        """The seconds until all documents are embedded."""
+        return world.seconds_to_weigh(self.encoder)
+
     def open(self, world: World, folder: Path) -> "SparseRanker":
         world.sparse_vectors(self.encoder)
         return SparseRanker(self, world)

@@ -107,6 +107,25 @@ class TrainedEncoderStage(Composable):
         fine_tune(world.place_of(self.encoder), plan, folder, folder / MODEL)
         return self._ranker(world, folder, "collection" if fold.is_final else "candidates")
 
+    def seconds_to_fit(self, world: World, fold: Fold, below: Run) -> float:
+        """The seconds of all steps, and of embedding the documents of the test queries; 0 if nothing can be learned."""
+        from rerank.training.contrastive import Plan, measure  # loads torch
+
+        texts = []
+        for query_id, scores in below.items():
+            grades = world.collection.qrels.get(query_id, {})
+            best_first = sorted(scores, key=lambda doc_id: -grades.get(doc_id, 0))
+            shown = world.texts.get(best_first[: 1 + self.negatives])
+            texts.append((world.collection.queries[query_id], *(document.text for document in shown)))
+        if not texts:
+            return 0.0
+        size = max(map(len, texts))
+        texts = [of_list for of_list in texts if len(of_list) == size]
+        plan = Plan(texts, [], self.lr, 0, str(world.encoder(self.encoder).model.device))
+        lists = self.epochs * self.lists_per_epoch
+        embedded = min(1.0, len(fold.test) * self.depth / world.texts.count())
+        return lists * measure(world.place_of(self.encoder), plan) + embedded * world.seconds_to_embed(self.encoder)
+
     def open(self, world: World, folder: Path) -> "TrainedEncoderRanker":
         saved = read_json(folder / FILE, Saved, "fit the pipeline again")
         return self._ranker(world, folder, saved["embeds"])

@@ -18,7 +18,13 @@ from rerank.experiments.collection import collection_of, folder_of
 from rerank.experiments.first_stage import find_index, with_texts
 from rerank.experiments.runs.layout import CollectionFolder
 from rerank.pipelines.sparse_vectors import SparseVectors, open_sparse_vectors, sparse_folder
-from rerank.pipelines.vectors import LateInteraction, open_late_interaction, open_vectors, vectors_folder
+from rerank.pipelines.vectors import (
+    LateInteraction,
+    open_late_interaction,
+    open_vectors,
+    seconds_to_embed,
+    vectors_folder,
+)
 from rerank.retrieval.exact_search import search_exactly
 from rerank.retrieval.lucene_index import own_index
 from rerank.retrieval.vector_index import VectorIndex, index_folder, open_index, search_index
@@ -27,6 +33,7 @@ from rerank.utils.errors import needed
 
 if TYPE_CHECKING:
     from rerank.models.bi_encoder import BiEncoder
+    from rerank.models.sparse_encoder import SparseEncoder
 
 MOST_KEPT = 100_000
 """Most query vectors in memory; the cache is cleared above it."""
@@ -45,6 +52,9 @@ VECTORS = "vectors"
 
 INDEX = "index"
 """The key of an index of vectors among the shared objects."""
+
+SECONDS = "seconds to embed"
+"""The key of a measured time among the shared objects."""
 
 MOST_TEXTS_KEPT = 20_000
 """Most documents whose words are in memory; the cache is cleared above it."""
@@ -184,11 +194,22 @@ class World:
         return self._once(SPARSE, name, lambda: self._open_sparse_vectors(name))
 
     def _open_sparse_vectors(self, name: str) -> SparseVectors:
-        from rerank.models.sparse_encoder import open_sparse_encoder  # loads torch
-
-        encoder = open_sparse_encoder(self.place_of(name), self._device(), self.config.training.precision)
+        encoder = self._sparse_encoder(name)
         folder = self._where(lambda one: is_finished(sparse_folder(encoder, self.texts, one)))
         return open_sparse_vectors(encoder, self.texts, folder)
+
+    def _sparse_encoder(self, name: str) -> "SparseEncoder":
+        from rerank.models.sparse_encoder import open_sparse_encoder  # loads torch
+
+        place, precision = self.place_of(name), self.config.training.precision
+        return self._once("sparse encoder", name, lambda: open_sparse_encoder(place, self._device(), precision))
+
+    def seconds_to_weigh(self, name: str) -> float:
+        """As `seconds_to_embed`, for the vectors of a sparse encoder."""
+        encoder = self._sparse_encoder(name)
+        if is_finished(sparse_folder(encoder, self.texts, self.folder)):
+            return 0.0
+        return seconds_to_embed(encoder.encode_documents, self.texts)
 
     def _device(self) -> str:
         from rerank.training.device import select_device  # loads torch
@@ -206,6 +227,13 @@ class World:
     def _open_vectors(self, name: str) -> EmbeddingStore:
         folder = self._where(lambda one: is_finished(self._vectors_folder(name, one)))
         return open_vectors(self.encoder(name), self.texts, folder)
+
+    def seconds_to_embed(self, name: str) -> float:
+        """The seconds until a bi-encoder has embedded all documents, measured for about a second; 0 if it has."""
+        if is_finished(self._vectors_folder(name, self.folder)):
+            return 0.0
+        encode = self.encoder(name).encode_documents
+        return self._once(SECONDS, name, lambda: seconds_to_embed(encode, self.texts))
 
     def _vectors_folder(self, name: str, folder: CollectionFolder) -> Path:
         return vectors_folder(self.encoder(name), self.texts, folder)
