@@ -151,4 +151,4 @@ def _run_dataset(config: Config) -> TextDataset:
             "re-ranked, and not in the output"
         )
     candidates = select_candidates(found, {}, depth, known, keep_scores)
-    return TextDataset(config, folder, with_texts(config, collection, folder), run, candidates, config.encoder.name)
+    return TextDataset(config, folder, with_texts(config, collection, folder), run, candidates)

@@ -62,7 +62,6 @@ class TextDataset:
 
     first_stage: the run of the candidates; None if a stage of a pipeline ranked them.
     candidates: by query; the queries are those of `queries_to_train`, or of a run that is only re-ranked.
-    model: the encoder that training starts from.
     lists: those of `--training.lists`, if given.
     folds: the folds to train.
     """
@@ -72,9 +71,13 @@ class TextDataset:
     collection: Collection
     first_stage: Path | None
     candidates: Mapping[str, Candidates]
-    model: str
     lists: TrainingLists | None = None
     folds: Sequence[Fold] = ()
+
+    @property
+    def model(self) -> str:
+        """The encoder that training starts from."""
+        return self.config.encoder.name
 
     @property
     def fold_names(self) -> list[str]:
@@ -127,7 +130,7 @@ def open_text(config: Config, fold_name: str) -> TextDataset:
     found = read_run_arrays(run, depth, queries)
     candidates = select_candidates(found, collection.qrels, depth, queries, keep_scores)
     folds = [fold for fold in drawn_folds(config, collection, fold_name) if fold_name in ("all", fold.name)]
-    return TextDataset(config, folder, texts, run, candidates, config.encoder.name, lists, folds)
+    return TextDataset(config, folder, texts, run, candidates, lists, folds)
 
 
 def open_to_train(config: Config, encoder: str, accelerator: Accelerator) -> tuple[CrossEncoder, TokenBudget]:

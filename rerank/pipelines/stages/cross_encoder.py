@@ -91,7 +91,7 @@ class CrossEncoderStage(Composable):
         config, query_ids = self.config(world.config), [*fold.train, *fold.valid]
         keep_scores = config.encoder.first_stage_weight > 0
         candidates = select_candidates(first, world.collection.qrels, self.depth, query_ids, keep_scores)
-        dataset = TextDataset(config, world.folder, world.texts, None, candidates, config.encoder.name)
+        dataset = TextDataset(config, world.folder, world.texts, None, candidates)
         return TextTask(dataset, Fold(fold.name, fold.train, fold.valid, ()), accelerator)
 
     def seconds_to_fit(self, world: World, fold: Fold, below: Run) -> float:
