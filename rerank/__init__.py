@@ -55,7 +55,7 @@ _PLACES = {
     "write_qrels": "rerank.data.trec:write_qrels",
     "write_run": "rerank.data.trec:write_run",
 }
-"""Public name -> module:name; without a colon, the module itself."""
+"""Public name -> module:name; without a name after the colon, the module itself."""
 
 
 def __getattr__(name: str) -> Any:

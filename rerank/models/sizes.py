@@ -11,7 +11,7 @@ import msgspec
 from safetensors import SafetensorError, safe_open
 
 from rerank.utils.errors import UserError
-from rerank.utils.inside import read_regular
+from rerank.utils.inside import open_regular, read_regular
 from rerank.utils.json_files import read_json
 
 CONFIG = "config.json"
@@ -155,6 +155,7 @@ def weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 def _safetensors(file: Path) -> dict[str, tuple[int, ...]]:
     """The shapes in a header, which safetensors compares with the size of the file."""
+    open_regular(file).close()  # refuses a pipe, for whose writer safetensors would wait
     try:
         with safe_open(file, framework="numpy") as opened:
             return {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
