@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from rerank.config import Config
-from rerank.data.letor.layouts import is_feature_source, name_of
+from rerank.data.letor.layouts import is_feature_source, lacks_query_ids, name_of
 from rerank.data.letor.store import FeatureSet, open_feature_store
 from rerank.data.trec import write_run
 from rerank.experiments.runs.layout import CollectionFolder
@@ -27,7 +27,8 @@ def score_feature_file(config: Config, checkpoint: Path, out: Path) -> Path:
     manifest, tag, source = manifest_of(out), tag_of(out), Path(config.collection.source)
     if not source.is_file() or not is_feature_source(str(source)):
         raise UserError(
-            f"--collection {source}: {checkpoint} is a model of feature vectors; expected a file of SVMlight lines"
+            f"--collection {source}: {_what_is_wrong(source)}, and {checkpoint} is a model of feature vectors; "
+            "expected a file of SVMlight lines `label qid:QUERY index:value …`"
         )
     model = open_feature_mlp(checkpoint)
     cache = CollectionFolder(Path(config.output.folder) / name_of(str(source))).features
@@ -38,6 +39,17 @@ def score_feature_file(config: Config, checkpoint: Path, out: Path) -> Path:
     facts = {"model": str(checkpoint), "features": store.checksums, "queries": len(run)}
     write_manifest(manifest, {**facts, "run": {"sha256": file_hash(out)}})
     return out
+
+
+def _what_is_wrong(source: Path) -> str:
+    """Why a source is no file of SVMlight lines."""
+    if not source.exists():
+        return "no such file"
+    if source.is_dir():
+        return "is a folder"
+    if lacks_query_ids(str(source)):
+        return "its first line has features, but no qid:QUERY after the label"
+    return "is a file without feature vectors"
 
 
 def _as_trained(found: FeatureSet, model: FeatureMLP, source: Path) -> FeatureSet:

@@ -233,7 +233,7 @@ def test_bad_queries_and_qrels_are_named(folder, name, content, message):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("disks45/nocr/trec-robust-2005", "no such folder.* did you mean disks45/nocr/trec-robust-2004?"),
+        ("disks45/nocr/trec-robust-2005", "no such file or folder.* did you mean disks45/nocr/trec-robust-2004?"),
         ("disks45/nocr", "ir_datasets has no queries for it; .*disks45/nocr/trec-robust-2004,"),
     ],
 )

@@ -248,9 +248,15 @@ def test_a_final_model_scores_another_file(here, capsys):
     Path("wide.txt").write_text("0 qid:a 999:1\n")
     line = failed(capsys, "score", str(folder / "checkpoint"), "--collection", "wide.txt", "--out", "wide.run")
     assert f"wide.txt: has features 1 to 999; the model was trained with 1 to {model.features}" in line
-    line = failed(capsys, "score", str(folder / "checkpoint"), "--collection", "letor", "--out", "new2.run")
-    assert "is a model of feature vectors; expected a file of SVMlight lines" in line
     Path("bare.txt").write_text("1 1:0.5 2:0.1\n")
+    wrong = {
+        "letor": "is a folder",
+        "no.txt": "no such file",
+        "bare.txt": "its first line has features, but no qid:QUERY after the label",
+    }
+    for source, reason in wrong.items():
+        line = failed(capsys, "score", str(folder / "checkpoint"), "--collection", source, "--out", "new2.run")
+        assert f"--collection {source}: {reason}, and {folder / 'checkpoint'} is a model of feature vectors" in line
     assert "has features, but no qid:QUERY after the label" in failed(capsys, *command("--collection", "bare.txt"))
 
 

@@ -121,4 +121,4 @@ def test_wrong_files_are_one_line_before_anything_is_ranked(here, capsys):
     words = ["mine", "nowhere", "--out"]  # the collection is opened later
     assert "--out towns: is a folder, expected the name of a file" in failed(capsys, *words, "towns", "--by", RUN)
     line = failed(capsys, "mine", "towns", "--by", "no.run", "--out", str(OUT))
-    assert "no.run: no such file; expected a run, or a cross-encoder" in line
+    assert "no.run: no such file; expected a run, or the folder or hub name of a model" in line

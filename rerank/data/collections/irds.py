@@ -66,7 +66,7 @@ class IrDataset:
         registry = library().registry
         if self.source not in registry:
             hint = nearest(self.source, registry)
-            raise UserError(f"collection {self.source}: no such folder, and ir_datasets has no such id; {hint}")
+            raise UserError(f"collection {self.source}: no such file or folder, and ir_datasets has no such id; {hint}")
         self._check_contents("documents")
 
     @classmethod

@@ -91,7 +91,7 @@ def is_run(name: str) -> bool:
     if Path(name).is_file():
         return True
     if name.removesuffix(".gz").endswith(".run"):
-        raise UserError(f"{name}: no such file; expected a run, or a cross-encoder")
+        raise UserError(f"{name}: no such file; expected a run, or the folder or hub name of a model")
     return False
 
 
