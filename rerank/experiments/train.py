@@ -30,6 +30,7 @@ from rerank.utils.files import atomic_write, remove
 from rerank.utils.integrity import files_below, record_of
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
+from rerank.utils.texts import counted
 
 
 @dataclass(frozen=True)
@@ -150,8 +151,8 @@ def behind_first_stage(best: EpochRecord, fold: Fold, measure: str) -> str | Non
         return None
     return (
         f"fold {fold.name} ends behind its first stage: {measure} {best['valid']:.4f} against {first:.4f} on "
-        f"{len(fold.valid)} validation queries; add both up with `rerank fuse`, judge more queries than these "
-        f"{len(fold.train)} that trained it (a plain encoder needed {ENOUGH:,} on NFCorpus), or let `rerank fit` "
+        f"{counted(len(fold.valid), 'validation query')}; add both up with `rerank fuse`, judge more queries than "
+        f"these {len(fold.train)} that trained it (a plain encoder needed {ENOUGH:,} on NFCorpus), or let `rerank fit` "
         "choose what answers"
     )
 

@@ -12,6 +12,7 @@ from rerank.evaluation.weights import tune_weights
 from rerank.pipelines.crossfit import INNER_DEPTH, CrossFitting, Fit
 from rerank.pipelines.stages.world import World
 from rerank.utils.progress import SECONDS_SAID, duration, log, quiet, timed_sample
+from rerank.utils.texts import counted
 
 MEASURED = 8
 """Queries of a split whose documents are measured, at most."""
@@ -36,7 +37,8 @@ def say_plan(fitting: CrossFitting, fits: Sequence[Fit]) -> None:
     """
     if not log.isEnabledFor(logging.INFO):
         return
-    what = f"{len(fitting.stages)} stages, {len(fitting.parts)} parts: {len(fits)} fits"
+    stages, parts = counted(len(fitting.stages), "stage"), counted(len(fitting.parts), "part")
+    what = f"{stages}, {parts}: {counted(len(fits), 'fit')}"
     missing = fitting.missing(fits)
     if len(missing) < len(fits):
         what += f", {len(missing)} of them to make"
@@ -47,7 +49,8 @@ def say_plan(fitting: CrossFitting, fits: Sequence[Fit]) -> None:
     if total >= SECONDS_SAID:
         stops_early = any(fitting.stages[name].learns == "expensively" for name in seconds)
         long = [f"{name} {duration(each)}" for name, each in seconds.items() if each >= SECONDS_SAID]
-        log.info(f"{'at most ' if stops_early else ''}about {duration(total)}: {', '.join(long)}")
+        by_stage = f": {', '.join(long)}" if long else ""
+        log.info(f"{'at most ' if stops_early else ''}about {duration(total)}{by_stage}")
 
 
 def seconds_of(fitting: CrossFitting, fits: Sequence[Fit]) -> dict[str, float]:

@@ -17,6 +17,7 @@ from rerank.pipelines.stages import (
     FeedbackStage,
     FusionStage,
     LateInteractionStage,
+    NeighboursStage,
     TrainedEncoderStage,
 )
 from rerank.training.estimate import Cost
@@ -65,6 +66,13 @@ def test_an_early_stop_makes_a_training_shorter_than_what_is_said(here, caplog, 
     _, total, stages = said(caplog)
     assert total.startswith("at most about ")
     assert set(stages) == set(EXPENSIVE)
+
+
+def test_stages_that_take_no_time_to_speak_of_are_not_listed(here, caplog, monkeypatch):
+    monkeypatch.setattr(plan, "seconds_of", lambda fitting, fits: dict.fromkeys(fitting.stages, 6.0))
+    rerank.fit("towns", rerank.Pipeline(bm25=BM25Stage(), neighbours=NeighboursStage("bm25", weight=1.0)), out="p")
+    assert caplog.messages[0].startswith("2 stages, 5 parts: ")
+    assert caplog.messages[1] == "about 12 s"
 
 
 def test_what_is_measured_changes_nothing_of_the_fit(here, monkeypatch, says_all, caplog):
