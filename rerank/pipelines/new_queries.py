@@ -24,10 +24,12 @@ def compare_with_first_stage(
     malformed file, and if no query is judged.
     """
     names = measure_names(measures or DEFAULT_MEASURES)
+    own_texts = read_queries(queries) if queries else None  # before the pipeline, which takes seconds to open
+    own_judgments = read_qrels(qrels) if qrels else None
     fitted = load_fitted(folder)
     collection = fitted.world.collection
-    texts = read_queries(queries) if queries else collection.queries
-    judgments = read_qrels(qrels) if qrels else collection.qrels
+    texts = collection.queries if own_texts is None else own_texts
+    judgments = collection.qrels if own_judgments is None else own_judgments
     asked = {query_id: text for query_id, text in texts.items() if judgments.get(query_id)}
     if not asked:
         raise UserError(

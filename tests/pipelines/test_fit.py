@@ -113,6 +113,8 @@ def test_eval_ranks_new_queries_and_compares_with_the_first_stage(here, capsys):
     assert "--queries new.tsv: run files need no texts; expected the folder of a pipeline" in line
     line = failed(capsys, "eval", "pipelin", "--queries", "new.tsv")
     assert "pipelin: no such file or folder; --queries expects the folder of a pipeline" in line
+    line = failed(capsys, "eval", str(FOLDER), "--queries", "new.tsv", "--qrels", "no.qrels")
+    assert "no.qrels: cannot be read: No such file or directory" in line
     Path("other.tsv").write_text("n9\talpha0\n")
     line = failed(capsys, "eval", str(FOLDER), "--queries", "other.tsv", "--qrels", "new.qrels")
     assert "other.tsv: none of its 1 queries is judged in new.qrels" in line
