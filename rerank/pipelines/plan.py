@@ -10,6 +10,7 @@ import numpy as np
 from rerank.data.types import Fold, Run
 from rerank.evaluation.weights import tune_weights
 from rerank.pipelines.crossfit import INNER_DEPTH, CrossFitting, Fit
+from rerank.pipelines.stages.cross_encoder import CrossEncoderStage
 from rerank.pipelines.stages.world import World
 from rerank.utils.progress import SECONDS_SAID, duration, log, quiet, timed_sample
 from rerank.utils.texts import counted
@@ -37,8 +38,8 @@ def say_plan(fitting: CrossFitting, fits: Sequence[Fit]) -> None:
     """
     if not log.isEnabledFor(logging.INFO):
         return
-    stages, parts = counted(len(fitting.stages), "stage"), counted(len(fitting.parts), "part")
-    what = f"{stages}, {parts}: {counted(len(fits), 'fit')}"
+    what = f"{counted(len(fitting.stages), 'stage')}, {counted(len(fitting.parts), 'part')}"
+    what += f": {counted(len(fits), 'fit')}"
     missing = fitting.missing(fits)
     if len(missing) < len(fits):
         what += f", {len(missing)} of them to make"
@@ -47,10 +48,11 @@ def say_plan(fitting: CrossFitting, fits: Sequence[Fit]) -> None:
         seconds = seconds_of(fitting, missing)
     total = sum(seconds.values())
     if total >= SECONDS_SAID:
-        stops_early = any(fitting.stages[name].learns == "expensively" for name in seconds)
         long = [f"{name} {duration(each)}" for name, each in seconds.items() if each >= SECONDS_SAID]
         by_stage = f": {', '.join(long)}" if long else ""
-        log.info(f"{'at most ' if stops_early else ''}about {duration(total)}{by_stage}")
+        stages = [fitting.stages[name] for name in seconds]
+        may_stop = any(isinstance(settings, CrossEncoderStage) and settings.trained for settings in stages)
+        log.info(f"about {duration(total)}{by_stage}{'; less if a training stops early' if may_stop else ''}")
 
 
 def seconds_of(fitting: CrossFitting, fits: Sequence[Fit]) -> dict[str, float]:
