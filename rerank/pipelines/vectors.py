@@ -53,14 +53,19 @@ def open_vectors(encoder: "BiEncoder", collection: Collection, folder: Collectio
             f"encoder {encoder.name}: compares vectors by {encoder.compares}, expected {COSINE} or {DOT}: take another"
         )
     place = vectors_folder(encoder, collection, folder)
-    earlier = max(place.parent.glob(f"{'?' * 16}/{RECORD}"), key=lambda file: file.stat().st_mtime, default=None)
-    kept = earlier.parent if earlier else None
+    kept = kept_vectors(place)
     if kept and not place.is_dir():
         log.info(f"{place.parent}: the documents have changed; new and changed ones are embedded")
     encode, is_cosine = encoder.encode_documents, encoder.compares == COSINE
     if not kept and not is_finished(place):
         say_embedding(encoder.name, encode, collection)
     return open_embeddings(place, collection.documents, collection.count(), encode, is_cosine, kept)
+
+
+def kept_vectors(place: Path) -> Path | None:
+    """The newest folder of vectors beside `place`, or `place` itself: by the same encoder; None if there is none."""
+    newest = max(place.parent.glob(f"{'?' * 16}/{RECORD}"), key=lambda file: file.stat().st_mtime, default=None)
+    return newest.parent if newest else None
 
 
 def say_embedding(name: str, encode: Callable[[list[str]], object], collection: Collection) -> None:

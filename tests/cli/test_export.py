@@ -155,7 +155,7 @@ def test_without_judgments_the_rankings_are_compared_and_without_a_collection_no
     )
     main(["export", "model", str(tmp_path / "other"), *words])
     assert "the loss of int8 is not measured: model: does not record the collection that" in capsys.readouterr().err
-    assert "no such folder" in failed(
+    assert "no such file or folder" in failed(
         capsys, "export", "model", str(tmp_path / "no"), *words, "--collection", "nowhere"
     )
     assert not (tmp_path / "no").exists()

@@ -184,14 +184,23 @@ def test_an_engine_whose_thread_has_ended_is_unhealthy(reranker, monkeypatch):
         assert server.ask("/v2/rerank", {"query": "amber", "documents": ["birch"]}).status == 503
 
 
-def test_passages_of_a_search_are_scored_by_the_engine_with_the_requests(reranker):
+def test_passages_of_a_search_are_scored_by_the_engine_with_the_requests(reranker, monkeypatch):
+    queued, submit = [], Engine.submit
+
+    def submit_and_note(engine, job):
+        outcome = submit(engine, job)
+        queued.append(job)
+        return outcome
+
+    monkeypatch.setattr(Engine, "submit", submit_and_note)
     texts = ["birch", " ".join(WORDS * 40), "", " ".join(WORDS[:5])]
     with served(reranker) as server, gated(reranker) as gate, ThreadPoolExecutor() as pool:
         first = pool.submit(server.ask, "/rerank", {"query": "amber", "texts": ["birch"]})
         until(lambda: gate.passes)
         searched = pool.submit(server.service.rank_passages, "fjord", texts)
         other = pool.submit(server.ask, "/rerank", {"query": "fjord", "texts": ["cedar"]})
-        until(lambda: server.service.engine.documents == 1 + 4 + 1)
+        until(lambda: len(queued) == 3)  # a request's documents count as waiting before they are tokenised and queued
+        assert server.service.engine.documents == 1 + 4 + 1
         gate.open()
         assert first.result().status == other.result().status == 200
         found = searched.result()

@@ -20,6 +20,7 @@ from rerank.experiments.runs.layout import CollectionFolder
 from rerank.pipelines.sparse_vectors import SparseVectors, open_sparse_vectors, sparse_folder
 from rerank.pipelines.vectors import (
     LateInteraction,
+    kept_vectors,
     open_late_interaction,
     open_vectors,
     seconds_to_embed,
@@ -229,8 +230,11 @@ class World:
         return open_vectors(self.encoder(name), self.texts, folder)
 
     def seconds_to_embed(self, name: str) -> float:
-        """The seconds until a bi-encoder has embedded all documents, measured for about a second; 0 if it has."""
-        if is_finished(self._vectors_folder(name, self.folder)):
+        """The seconds until a bi-encoder has embedded all documents, measured for about a second.
+
+        0 if it has, also before some documents changed.
+        """
+        if kept_vectors(self._vectors_folder(name, self.folder)):
             return 0.0
         encode = self.encoder(name).encode_documents
         return self._once(SECONDS, name, lambda: seconds_to_embed(encode, self.texts))
