@@ -12,9 +12,7 @@ the folder already is not made again.
 
 import argparse
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -37,8 +35,11 @@ DOCUMENTS = 4
 TAUGHT_DOCUMENTS = 8
 """Documents of a list whose order the ranking teaches; an epoch has fewer of these lists."""
 
-RANKS = ((1, 100), (31, 100))
-"""First and last rank of mined negatives: of all candidates, and of those that are seldom relevant and not judged."""
+MINED = {"mined-1-100": (1, 100), "mined-31-100": (31, 100)}
+"""Kind of lists -> first and last rank of their negatives; the first 30 documents are often relevant, not judged."""
+
+KINDS = ("drawn", *MINED, "taught")
+"""What is compared."""
 
 
 def teacher_run(source: Path, encoder: str, folder: Path) -> Path:
@@ -56,21 +57,19 @@ def teacher_run(source: Path, encoder: str, folder: Path) -> Path:
     return run
 
 
-def train_mined(config: Config, run: Path, ranks: tuple[int, int]) -> ExperimentFolder:
-    """Trains on lists of a relevant document and random ones from these ranks."""
-    lists = run.with_name(f"mined-{ranks[0]}-{ranks[1]}.jsonl")
-    if not lists.exists():
-        mine_lists(config, str(run), Mining(*ranks, negatives=DOCUMENTS - 1, sampling="random"), lists)
-    training = replace(config.training, lists=str(lists))
-    return train_folds(replace(config, training=training, output=replace(config.output, name=lists.stem)))
-
-
-def train_taught(config: Config, run: Path) -> ExperimentFolder:
-    """Trains on the order of a ranking."""
-    lists = LISTS * DOCUMENTS // TAUGHT_DOCUMENTS
-    training = replace(config.training, lists_per_epoch=lists)
-    config = replace(config, loss=LossSettings("rank_distil"), training=training)
-    return distill(config, str(run), documents=TAUGHT_DOCUMENTS)
+def train(kind: str, config: Config, run: Path) -> ExperimentFolder:
+    """Trains on lists of a kind; `run` is the ranking that they are mined or taught from."""
+    if kind == "taught":
+        training = replace(config.training, lists_per_epoch=LISTS * DOCUMENTS // TAUGHT_DOCUMENTS)
+        config = replace(config, loss=LossSettings("rank_distil"), training=training)
+        return distill(config, str(run), documents=TAUGHT_DOCUMENTS)
+    if kind in MINED:
+        lists = run.with_name(f"{kind}.jsonl")
+        if not lists.exists():
+            mine_lists(config, str(run), Mining(*MINED[kind], negatives=DOCUMENTS - 1, sampling="random"), lists)
+        training = replace(config.training, lists=str(lists))
+        config = replace(config, training=training, output=replace(config.output, name=kind))
+    return train_folds(config)
 
 
 def row_of(name: str, trained: Trained) -> list[str]:
@@ -93,20 +92,13 @@ def main() -> None:
     parser.add_argument("--loss", default="softmax")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--validate-queries", type=int, default=50)
-    parser.add_argument(
-        "--kinds", nargs="+", default=["drawn", "mined", "taught"], help="of lists, by their first word"
-    )
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     args = parser.parse_args()
     run = teacher_run(args.collection, args.encoder, args.folder)
     config = settings_of(args.collection, args.folder, args)
-    mined = {f"mined, ranks {first}-{last}": partial(train_mined, config, run, (first, last)) for first, last in RANKS}
-    kinds: dict[str, Callable[[], ExperimentFolder]] = {"drawn": partial(train_folds, config), **mined}
-    kinds["taught"] = partial(train_taught, config, run)
     rows = [["lists", "validation", "trained", "- BM25", "p", "fused", "- BM25", "p"]]
-    for name, train in kinds.items():
-        if name.split(",")[0] not in args.kinds:
-            continue
-        rows.append(row_of(name, Trained.of(train())))
+    for kind in args.kinds:
+        rows.append(row_of(kind, Trained.of(train(kind, config, run))))
         print(f"{args.collection.name}: {MEASURE}\n\n{aligned(rows)}\n", flush=True)
 
 

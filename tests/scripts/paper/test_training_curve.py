@@ -1,12 +1,13 @@
-"""The curve of trained cross-encoders over the number of training queries, on a tiny collection with a split."""
+"""Cross-encoders by the number of training queries, and by their lists, on a tiny collection with a split."""
 
+import json
 import re
 import shutil
 import sys
 
 import pytest
 
-from scripts.paper import training_curve
+from scripts.paper import training_curve, training_lists
 
 
 @pytest.fixture
@@ -51,3 +52,21 @@ def test_each_size_is_trained_and_fitted_once_on_its_own_queries(split, monkeypa
     training_curve.main()
     assert capsys.readouterr().out.splitlines()[-2] == eight
     assert {path: path.stat().st_mtime_ns for path in made} == made
+
+
+def test_lists_are_drawn_mined_and_taught_from_the_same_ranking(split, monkeypatch, capsys):
+    kinds = ["drawn", "mined-1-100", "taught"]
+    words = ["towns", "--encoder", "encoder", "--folder", "lists", "--epochs", "1", "--kinds", *kinds]
+    monkeypatch.setattr(sys, "argv", ["training_lists.py", *words, "--validate-queries", "2"])
+    monkeypatch.setattr(training_lists, "TAUGHT_DOCUMENTS", 3)
+    for module in training_curve, training_lists:
+        monkeypatch.setattr(module, "LISTS", 8)
+    training_lists.main()
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[-4:-1]]
+    assert [row[0] for row in rows] == kinds
+    assert {f"{float(row[2]) - float(row[3]):.3f}" for row in rows} == {f"{float(rows[0][2]) - float(rows[0][3]):.3f}"}
+    (taught,) = split.glob("lists/runs/towns/teacher-*.jsonl")
+    assert {len(json.loads(line)["doc_ids"]) for line in taught.read_text().splitlines()} <= {2, 3}
+    mined = [json.loads(line) for line in (split / "lists/mined-1-100.jsonl").read_text().splitlines()]
+    assert {len(of_list["doc_ids"]) for of_list in mined} <= {2, 3, 4}
+    assert all(of_list["labels"][0] > 0 == max(of_list["labels"][1:]) for of_list in mined)
