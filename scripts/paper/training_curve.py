@@ -109,9 +109,13 @@ def settings_of(copy: Path, folder: Path, args: argparse.Namespace, seed: int = 
 
 @dataclass(frozen=True)
 class Trained:
-    """The rankings of a trained model, and of the first stage that it re-ranks."""
+    """The rankings of a trained model, and of the first stage that it re-ranks.
+
+    `tested` are the judged test queries, also those without a candidate, and `qrels` has their judgments too.
+    """
 
     qrels: Qrels
+    tested: tuple[str, ...]
     first: Run
     valid: Run
     test: Run
@@ -124,8 +128,8 @@ class Trained:
         (split,) = read_folds(collection.folds)
         qrels = read_qrels(collection.qrels)
         kept = {query: qrels[query] for query in (*split.valid, *split.test) if qrels.get(query)}
-        valid, test = read_run(fold.valid_run), read_run(fold.test_run)
-        return cls(kept, read_run(results.first_stage_file), valid, {q: test.get(q, {}) for q in split.test})
+        tested = tuple(query for query in split.test if query in kept)
+        return cls(kept, tested, read_run(results.first_stage_file), read_run(fold.valid_run), read_run(fold.test_run))
 
     def fused_with(self, run: Run) -> Run:
         """The test queries by the model and a run, with weights that the validation queries choose."""
@@ -133,7 +137,7 @@ class Trained:
 
     def values(self, run: Run) -> Values:
         """The value of each judged test query."""
-        judged = {query: self.qrels[query] for query in self.test if query in self.qrels}
+        judged = {query: self.qrels[query] for query in self.tested}
         return measured(judged, {query: run.get(query, {}) for query in judged}, MEASURE)
 
 

@@ -55,6 +55,9 @@ def test_each_size_is_trained_and_fitted_once_on_its_own_queries(split, monkeypa
 
 
 def test_lists_are_drawn_mined_and_taught_from_the_same_ranking(split, monkeypatch, capsys):
+    queries = split / "towns/queries.jsonl"  # BM25 finds nothing for one of the test queries
+    texts = [json.loads(line) for line in queries.read_text().splitlines()]
+    queries.write_text("".join(json.dumps(t | ({"text": "zzz"} if t["_id"] == "q14" else {})) + "\n" for t in texts))
     kinds = ["drawn", "mined-1-100", "taught"]
     words = ["towns", "--encoder", "encoder", "--folder", "lists", "--epochs", "1", "--kinds", *kinds]
     monkeypatch.setattr(sys, "argv", ["training_lists.py", *words, "--validate-queries", "2"])
