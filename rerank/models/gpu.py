@@ -67,7 +67,7 @@ def _seconds_of_product(dtype: torch.dtype) -> float:
 def expect_usable_gpu(index: int, said: str, remedy: str) -> None:
     """Raises UserError if torch cannot run on an NVIDIA GPU; `said` begins the message, and `remedy` ends it.
 
-    A GPU beyond those that torch finds counts as the first one.
+    An index that torch does not find is checked as the first GPU.
     """
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if reason := unusable_gpu(index if index < count else 0):

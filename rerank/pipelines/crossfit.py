@@ -119,7 +119,7 @@ class CrossFitting:
         return list(fits)
 
     def fit_all(self, fits: Sequence[Fit], engine: str = LOCAL) -> None:
-        """Fits the stages, those that learn expensively on the Ray cluster `engine` if it names one.
+        """Fits the stages. A Ray cluster that `engine` names fits those that learn expensively.
 
         The progress is that of each stage by itself, as the fits of different stages take different times.
         """

@@ -44,6 +44,8 @@ def say_plan(fitting: CrossFitting, fits: Sequence[Fit]) -> None:
     if len(missing) < len(fits):
         what += f", {len(missing)} of them to make"
     log.info(what)
+    if not missing:
+        return
     with quiet(log.name, level=logging.WARNING):
         seconds = seconds_of(fitting, missing)
     total = sum(seconds.values())

@@ -180,17 +180,23 @@ def draw_curve(figure: Any, means: Means) -> None:
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=3)
 
 
-def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """The arguments of `settings_of`, the collection and the folder."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("collection", type=Path, help="a folder in BEIR's layout, with qrels/train.tsv and dev.tsv")
     parser.add_argument("--encoder", required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--loss", default="softmax")
-    parser.add_argument("--sizes", nargs="+", type=int, default=[30, 100, 300, 1000])
-    parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--validate-queries", type=int, default=50)
+    return parser
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--sizes", nargs="+", type=int, default=[30, 100, 300, 1000])
+    parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--figure", type=Path)
     args = parser.parse_args()
     rows = [["queries", "BM25", *(head for name, base in GAINS for head in (name, f"− {base}", "p"))]]

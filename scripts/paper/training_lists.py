@@ -10,7 +10,6 @@ queries, and of the test queries alone and fused with BM25, with gains and p-val
 the folder already is not made again.
 """
 
-import argparse
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +26,7 @@ from rerank.experiments.mine import Mining, mine_lists
 from rerank.experiments.runs.layout import ExperimentFolder
 from rerank.experiments.train import train_folds
 from scripts.paper.table4 import measured
-from scripts.paper.training_curve import LISTS, MEASURE, Trained, settings_of
+from scripts.paper.training_curve import LISTS, MEASURE, Trained, parser_of, settings_of
 
 DOCUMENTS = 4
 """Documents of a list that is drawn or mined."""
@@ -85,13 +84,7 @@ def row_of(name: str, trained: Trained) -> list[str]:
 
 def main() -> None:
     """Prints the table after each training."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("collection", type=Path, help="a folder in BEIR's layout, with qrels/train.tsv and dev.tsv")
-    parser.add_argument("--encoder", required=True)
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--loss", default="softmax")
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--validate-queries", type=int, default=50)
+    parser = parser_of(__doc__)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     args = parser.parse_args()
     run = teacher_run(args.collection, args.encoder, args.folder)

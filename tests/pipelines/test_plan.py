@@ -13,24 +13,16 @@ from rerank.pipelines import plan
 from rerank.pipelines.stages import (
     BM25Stage,
     CrossEncoderStage,
-    DenseStage,
-    FeedbackStage,
     FusionStage,
-    LateInteractionStage,
     NeighboursStage,
     TrainedEncoderStage,
 )
 from rerank.training.estimate import Cost
 from rerank.utils.progress import duration
+from tests.pipelines.towns import STAGES
 
 SMALL = TrainingSettings(epochs=1, lists_per_epoch=4, lr=1e-3)
-CHEAP = {
-    "bm25": BM25Stage(k1=1.2, b=0.75),
-    "dense": DenseStage("encoder"),
-    "feedback": FeedbackStage(("bm25", "dense"), "encoder"),
-    "fused": FusionStage(("bm25", "dense", "feedback")),
-    "late": LateInteractionStage("fused", "encoder", depth=10),
-}
+CHEAP = {name: STAGES[name] for name in ("bm25", "dense", "feedback", "fused", "late")}
 EXPENSIVE = {
     "bm25": BM25Stage(),
     "answer": CrossEncoderStage("bm25", "encoder", depth=6, training=SMALL),
