@@ -12,7 +12,7 @@ from rerank.config import EncoderSettings
 from rerank.data.splitting import EVEN
 from rerank.models.encoder import LoadedEncoder
 from rerank.models.encoder_inputs import bucket_by_length, device_offsets, packed, padded
-from rerank.models.gpu import FARTHEST, SMALL, Autocast, full_float32, has_flash_attention
+from rerank.models.gpu import FARTHEST, SMALL, Autocast, has_flash_attention
 from rerank.models.heads import Float32Linear
 from rerank.models.hub import Recorded
 from rerank.models.packing import (
@@ -26,6 +26,7 @@ from rerank.models.packing import (
     set_packed_attention,
 )
 from rerank.models.pooling import POOLINGS
+from rerank.models.products import full_float32
 
 COMPARED = "padded, to be compared with packed passages"
 """The `padding_reason` of a model while it is compared."""
@@ -248,7 +249,9 @@ class CrossEncoder(nn.Module):
 
     def checkpoint_activations(self) -> None:
         """Makes the backward pass recompute activations; raises ValueError if the architecture does not support it."""
-        self.encoder.activation_checkpointing_enable({"use_reentrant": False})
+        renamed = "activation_checkpointing_enable"  # transformers 5.0 has the older name only
+        enable = getattr(self.encoder, renamed, None) or self.encoder.gradient_checkpointing_enable
+        enable({"use_reentrant": False})
 
     def parameter_groups(self, lr: float, head_lr: float) -> list[dict[str, object]]:
         """The trainable parameters: the encoder's with `lr`, the head's with `head_lr`."""

@@ -15,8 +15,8 @@ from torch.autograd.function import once_differentiable
 from rerank.batches.features import rows_of, vectors
 from rerank.data.letor.store import FeatureSet
 from rerank.data.types import Qrels, Run
-from rerank.models.gpu import full_float32
 from rerank.models.packing import evaluating
+from rerank.models.products import full_float32
 from rerank.models.scoring import check_finite
 from rerank.utils.errors import UserError
 from rerank.utils.inside import read_regular

@@ -5,9 +5,8 @@ import functools
 import inspect
 import os
 import re
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
@@ -180,29 +179,3 @@ def _has_varlen_attention() -> bool:
     from torch.nn.attention.varlen import varlen_attn
 
     return {"scale", "window_size"} <= inspect.signature(varlen_attn).parameters.keys()
-
-
-_lock = threading.Lock()
-_precisions: list[list[str]] = []
-"""What each open block of `full_float32` found, of all threads; the first one found the caller's choice."""
-
-
-@contextlib.contextmanager
-def full_float32() -> Iterator[None]:
-    """Within the block float32 products are computed in float32, not in TF32, whatever the caller has chosen.
-
-    Blocks may overlap in any order, as torch has one choice for all threads; it returns when the last block ends.
-    """
-    backends = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-    with _lock:
-        _precisions.append([backend.fp32_precision for backend in backends])
-        for backend in backends:
-            backend.fp32_precision = "ieee"
-    try:
-        yield
-    finally:
-        with _lock:
-            found = _precisions.pop()
-            if not _precisions:
-                for backend, precision in zip(backends, found, strict=True):
-                    backend.fp32_precision = precision

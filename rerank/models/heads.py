@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from rerank.models.encoder_inputs import padded
-from rerank.models.gpu import full_float32
 from rerank.models.packing import evaluating, probe_passages
+from rerank.models.products import full_float32
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from rerank.data.embeddings import COSINE
 from rerank.models.bi_encoder import BiEncoder
-from rerank.models.gpu import full_float32
+from rerank.models.products import full_float32
 from rerank.utils.errors import UserError
 
 FILE = "adapter.safetensors"

@@ -25,6 +25,7 @@ from rerank.models.gpu import (
     expect_usable_gpu,
     has_flash_attention,
 )
+from rerank.models.products import is_tf32, read_products, set_products, set_tf32
 from rerank.models.reranker import Reranker
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
@@ -74,7 +75,7 @@ def open_accelerator(settings: TrainingSettings) -> Accelerator:
         os.environ.setdefault(CUBLAS_SETTINGS, ":4096:8")  # read when CUDA is first used
         torch.use_deterministic_algorithms(True)
     if selected.type == "cuda":
-        torch.backends.cuda.matmul.fp32_precision = "tf32" if settings.tf32 else "ieee"
+        set_tf32(settings.tf32)
     return OwnAccelerator(selected, chosen)
 
 
@@ -82,13 +83,13 @@ def open_accelerator(settings: TrainingSettings) -> Accelerator:
 def kept_torch_settings() -> Iterator[None]:
     """Restores torch's choice of algorithms and products, and cuBLAS' setting, after the block."""
     algorithms = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    products = torch.backends.cuda.matmul.fp32_precision
+    products = read_products()
     cublas = os.environ.get(CUBLAS_SETTINGS)
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(algorithms[0], warn_only=algorithms[1])
-        torch.backends.cuda.matmul.fp32_precision = products
+        set_products(products)
         os.environ.pop(CUBLAS_SETTINGS, None)
         if cublas is not None:
             os.environ[CUBLAS_SETTINGS] = cublas
@@ -156,7 +157,7 @@ def precision_facts(accelerator: Accelerator, model: object) -> dict[str, object
 
 def uses_tf32(accelerator: Accelerator) -> bool:
     """Whether float32 products round their factors to TF32: only on CUDA, and unless `--training.tf32` is off."""
-    return accelerator.device.type == "cuda" and bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
+    return accelerator.device.type == "cuda" and is_tf32()
 
 
 def select_device(device: str) -> torch.device:

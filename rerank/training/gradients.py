@@ -10,8 +10,8 @@ from torch import Tensor
 
 from rerank.batches.batch import Batch, Packed, make_microbatches, restore_order, to_device
 from rerank.losses import exact_metric
-from rerank.models.gpu import full_float32
 from rerank.models.memory import DoesNotFitError, TokenBudget, is_out_of_memory, out_of_memory
+from rerank.models.products import full_float32
 from rerank.training.randomness import RandomState
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -16,6 +16,7 @@ from rerank.config import TrainingSettings
 from rerank.data.tokens import Tokenisation, make_store
 from rerank.data.types import Candidates, Run
 from rerank.models.gpu import Precision
+from rerank.models.products import set_tf32
 from rerank.models.scoring import pairs_of
 from rerank.training.device import kept_torch_settings, open_accelerator, precision_of
 from scripts.benchmarks.workload import SHAPES, Workload, make_encoder, make_workload
@@ -95,7 +96,7 @@ def opened(setting: Setting, precision: str = "", deterministic: bool = False) -
     with kept_torch_settings():
         accelerator = open_accelerator(chosen)
         if precision == FLOAT32:
-            torch.backends.cuda.matmul.fp32_precision = "ieee"
+            set_tf32(False)
         yield accelerator
 
 

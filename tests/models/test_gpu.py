@@ -9,7 +9,6 @@ from rerank.models import gpu
 from rerank.models.gpu import (
     bf16_gain,
     choose_precision,
-    full_float32,
     has_flash_attention,
     missing_architecture,
     unusable_gpu,
@@ -119,22 +118,3 @@ def test_a_card_that_a_build_or_a_driver_cannot_use_has_its_reason(listed, monke
 def test_a_card_that_is_hidden_is_none(listed, hidden, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
     assert unusable_gpu() == ""
-
-
-def test_full_float32_takes_back_what_was_chosen():
-    matmul = torch.backends.cuda.matmul
-    before = matmul.fp32_precision
-    try:
-        matmul.fp32_precision = "tf32"
-        with full_float32():
-            assert matmul.fp32_precision == "ieee"
-        assert matmul.fp32_precision == "tf32"
-        first, second = full_float32(), full_float32()  # of two threads: the one that began first ends first
-        first.__enter__()
-        second.__enter__()
-        first.__exit__(None, None, None)
-        assert matmul.fp32_precision == "ieee"
-        second.__exit__(None, None, None)
-        assert matmul.fp32_precision == "tf32"
-    finally:
-        matmul.fp32_precision = before

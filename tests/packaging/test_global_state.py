@@ -19,7 +19,9 @@ LOGGERS = ["", "rerank", "transformers", "sentence_transformers", "huggingface_h
 LOGGERS += ["datasets", "accelerate"]
 
 def state():
-    products = torch.backends.cuda.matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision
+    backends = torch.backends.cuda.matmul, getattr(torch.backends.mkldnn, "matmul", None)
+    by_backend = hasattr(backends[0], "fp32_precision")  # from torch 2.9 on
+    products = [one.fp32_precision for one in backends] if by_backend else [torch.get_float32_matmul_precision()]
     loggers = [logging.getLogger(name) for name in LOGGERS]
     return {
         "handlers": {one.name: [(handler, handler.level) for handler in one.handlers] for one in loggers},

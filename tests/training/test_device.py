@@ -13,6 +13,7 @@ from accelerate import Accelerator
 from rerank.cli.main import main
 from rerank.config import TrainingSettings
 from rerank.models.gpu import AUTOCAST
+from rerank.models.products import is_tf32, read_products, set_products, set_tf32
 from rerank.training import device
 from rerank.training.device import open_accelerator, precision_of
 from rerank.utils.errors import UserError
@@ -40,10 +41,9 @@ def opened(monkeypatch):
         return accelerator.device.type, precision_of(accelerator), accelerator.scaler is not None
 
     monkeypatch.setattr("rerank.models.gpu.bf16_gain", lambda: 1.0)
-    matmul = torch.backends.cuda.matmul
-    before = matmul.fp32_precision
+    before = read_products()
     yield open_it
-    matmul.fp32_precision = before
+    set_products(before)
 
 
 def test_a_t4_trains_in_fp16_and_an_h200_in_bf16(opened, monkeypatch):
@@ -61,26 +61,26 @@ def test_an_accelerator_of_the_caller_changes_no_training(opened):
     assert opened(device="cpu", precision="float32") == ("cpu", "float32", False)
 
 
-@pytest.mark.parametrize(("tf32", "precision"), [(True, "tf32"), (False, "ieee")])
-def test_float32_products_on_cuda_are_tf32_unless_they_are_not_to_be(opened, tf32, precision, monkeypatch):
+@pytest.mark.parametrize("tf32", [True, False])
+def test_float32_products_on_cuda_are_tf32_unless_they_are_not_to_be(opened, tf32, monkeypatch):
     insert_card(monkeypatch, "NVIDIA A100", (8, 0))
     opened(precision="float32", device="cuda", tf32=tf32)
-    assert torch.backends.cuda.matmul.fp32_precision == precision
+    assert is_tf32() == tf32
 
 
 @pytest.mark.parametrize(
     ("kind", "mixed", "model", "asked", "facts"),
     [
-        ("cuda", "no", {}, "tf32", {"precision": "float32", "tf32": True}),
-        ("cuda", "no", {}, "ieee", {"precision": "float32", "tf32": False}),
-        ("cpu", "no", {"in_float32": False}, "tf32", {"precision": "float32", "tf32": False}),
-        ("cpu", "bf16", {"in_float32": False}, "tf32", {"precision": "bf16", "tf32": False}),
-        ("cpu", "bf16", {"in_float32": True}, "tf32", {"precision": "float32", "tf32": False}),
-        ("cpu", "bf16", {"precision": "int8"}, "tf32", {"precision": "int8", "tf32": False}),  # an exported graph
+        ("cuda", "no", {}, True, {"precision": "float32", "tf32": True}),
+        ("cuda", "no", {}, False, {"precision": "float32", "tf32": False}),
+        ("cpu", "no", {"in_float32": False}, True, {"precision": "float32", "tf32": False}),
+        ("cpu", "bf16", {"in_float32": False}, True, {"precision": "bf16", "tf32": False}),
+        ("cpu", "bf16", {"in_float32": True}, True, {"precision": "float32", "tf32": False}),
+        ("cpu", "bf16", {"precision": "int8"}, True, {"precision": "int8", "tf32": False}),  # an exported graph
     ],
 )
 def test_the_precision_of_a_manifest_is_the_one_that_was_chosen(opened, kind, mixed, model, asked, facts):
-    torch.backends.cuda.matmul.fp32_precision = asked
+    set_tf32(asked)
     autocast = partial(torch.autocast, kind, AUTOCAST[mixed]) if mixed in AUTOCAST else nullcontext
     accelerator = SimpleNamespace(device=torch.device(kind), autocast=autocast)
     assert device.precision_facts(accelerator, SimpleNamespace(**model)) == facts
