@@ -14,7 +14,7 @@ class RetrieveFlags(Flags):
 
     collection: CollectionSettings = CollectionSettings()
     first_stage: FirstStageSettings = FirstStageSettings()
-    training: Annotated[TrainingSettings, only("training", "device", "seed", "validate_queries")] = TrainingSettings()
+    training: Annotated[TrainingSettings, only("training", "seed", "validate_queries")] = TrainingSettings()
     output: Annotated[OutputSettings, only("output", "folder")] = OutputSettings()
 
 

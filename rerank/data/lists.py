@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from rerank.data.records import pair_of, read_records, source_hash, text_id
+from rerank.data.records import PAIR_LINE, pair_of, read_records, source_hash, text_id
 from rerank.data.types import FLOAT32_MAX, Candidates
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import check_shape, shown
@@ -113,7 +113,7 @@ def _read_list(
     line = check_shape(record, ListLine)
     by_id, documents_by_id = "query_id" in line, "doc_ids" in line
     if by_id == ("query" in line) or documents_by_id == ("documents" in line):
-        raise ValueError(f"expected {LIST_LINE}, got the keys {shown(list(record))}")
+        raise ValueError(f"expected {LIST_LINE} or {PAIR_LINE}, got the keys {shown(list(record))}")
     query_id = line["query_id"] if by_id else line["query"]
     documents = line["doc_ids"] if documents_by_id else line["documents"]
     values = line.get("labels", [])

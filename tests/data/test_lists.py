@@ -58,7 +58,7 @@ def but(**changes):
     ("line", "expected"),
     [
         ("[1, 2]", 'expected {"query_id" or "query": …'),
-        (but(query_id=None), "\"labels\": […]}, got the keys ['doc_ids', 'labels']"),
+        (but(query_id=None), "\"negative\": …}, got the keys ['doc_ids', 'labels']"),
         (but(query="drag"), "got the keys ['query_id', 'doc_ids', 'labels', 'query']"),
         (but(documents=["a", "b"]), "got the keys ['query_id', 'doc_ids', 'labels', 'documents']"),
         (but(query_id="q3"), "the collection has no query q3; give its text under 'query', or drop the line"),
