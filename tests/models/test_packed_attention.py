@@ -102,6 +102,28 @@ def test_attention_stays_within_a_passage_and_its_window(window, causal, share, 
             torch.testing.assert_close(out[0, i], (weights[..., None] * value[0, :, near]).sum(1))
 
 
+@pytest.mark.parametrize("window", [None, 3])
+@pytest.mark.parametrize("first_only", [False, True])
+def test_plain_products_in_bf16_give_the_values_and_gradients_of_sdpa(first_only, window, monkeypatch):
+    """Passages of one length, and of different lengths with padding; in float64 SDPA computes them."""
+    monkeypatch.setitem(packing.SHARES, "cpu", 0.5)
+    lengths = [9, 9, 8, 5, 2, 1]
+    offsets = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
+    passages = Passages(lengths, offsets, max(lengths))
+    exact = torch.randn(4, 1, 2, sum(lengths), 8, generator=torch.Generator().manual_seed(0)).bfloat16().double()
+    results = []
+    for dtype, limit in ((torch.float64, 0), (torch.bfloat16, 0), (torch.bfloat16, max(lengths))):
+        monkeypatch.setattr(packing, "LONGEST_BY_PRODUCTS", limit)
+        *inputs, factor = (x.to(dtype).requires_grad_() for x in exact)
+        settings = {"passages": passages, "first_only": first_only, "sliding_window": window}
+        out, _ = attend(SimpleNamespace(is_causal=False), *inputs, None, **settings)
+        gradients = torch.autograd.grad((out * factor.transpose(1, 2)).sum(), inputs)
+        results.append([x.double() for x in (out, *gradients)])
+    for reference, sdpa, products in zip(*results, strict=True):
+        error = (products - reference).norm() / reference.norm()
+        assert 0 < error < max(0.01, 2 * (sdpa - reference).norm() / reference.norm())
+
+
 def test_a_layer_of_a_gpu_calls_sdpa_a_few_times(monkeypatch):
     """The lengths are those of a step: 60 passages of 40 to 512 tokens, the longest first."""
     generator = torch.Generator().manual_seed(0)
