@@ -3,10 +3,10 @@
     rerank sweep configs/sweeps/table4.toml --collection nfcorpus --encoder all-MiniLM-L6-v2
     python -m scripts.paper table4 runs/nfcorpus --first-stage runs/nfcorpus/bm25.run
 
-A row is a loss and what it optimises. Its inverse temperature (alpha) and its learning rate are those with the best
-mean over the validation queries at the lowest seed. Values are means over the seeds of that cell; a query's value is
-its mean over the seeds. "fused" is the run interpolated with the first stage's, with weights that the validation
-queries choose.
+A row is a loss, what it optimises, and the documents of a training list if they are not 2 + 2. Its inverse temperature
+(alpha) and its learning rate are those with the best mean over the validation queries at the lowest seed. Values are
+means over the seeds of that cell; a query's value is its mean over the seeds. "fused" is the run interpolated with the
+first stage's, with weights that the validation queries choose.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import rerank
+from rerank.config import ListsSettings
 from rerank.data.folds import read_folds
 from rerank.data.types import Qrels, Run
 from rerank.evaluation.run_comparison import ComparisonSettings, compare_measurements
@@ -54,6 +55,9 @@ def read_cell(folder: ExperimentFolder) -> Cell | None:
     parameters = inspect.signature(rerank.losses.LOSSES[name]).parameters
     alpha = float(loss.pop("alpha", parameters["alpha"].default)) if "alpha" in parameters else 0.0
     changed = [f"{key} {value}" for key, value in loss.items() if value != parameters[key].default]
+    lists = ListsSettings(**settings.get("lists", {}))
+    if lists != ListsSettings():
+        changed.append(f"{lists.relevant} + {lists.non_relevant}")
     return Cell(" ".join([name, *changed]), (alpha, training["lr"]), training["seed"], folds)
 
 

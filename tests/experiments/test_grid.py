@@ -116,10 +116,10 @@ def test_the_grids_have_the_papers_losses_and_nothing_that_is_refused():
             open_loss(cell.loss)
         counts[path.stem] = len(found)
         losses = {cell.loss.name for cell in found}
-        expected = {"alpha_delta": 1, "pooling": 1, "training": 1, "table4": 4}
+        expected = {"alpha_delta": 1, "pooling": 1, "training": 1, "table4": 4, "list_length": 3}
         assert len(losses) == expected.get(path.stem, 10)
     # Table 2: two learning rates x (ListNet, ListMLE, ListAP with two ranges; LambdaLoss's 8 variants; Approx's 7 with
     # 16 hyperparameters and one with 4; 4 of each of four sorting operators; SmoothI's 8 with 4). Table 3 has 22 rows.
     table = 2 * (4 + 8 + 7 * 16 + 4 + 4 * 4 + 8 * 4)
-    own = {"alpha_delta": 40, "pooling": 4, "training": 6, "table4": 54}
+    own = {"alpha_delta": 40, "pooling": 4, "training": 6, "table4": 54, "list_length": 7}
     assert counts == {"letor": table, "letor_once": 10, "runtime": 22, **own}

@@ -26,10 +26,15 @@ def write_cell(
     test: list[float],
     loss: str = "smoothi",
     seed: int = 0,
+    lists: int = 2,
     **settings: object,
 ) -> None:
-    """Writes a cell that ranks the relevant document first for these shares of each fold's queries, else last."""
-    lines = ["[loss]", f'name = "{loss}"', *(f"{key} = {value!r}" for key, value in settings.items())]
+    """Writes a cell that ranks the relevant document first for these shares of each fold's queries, else last.
+
+    `lists` is the number of relevant documents of its training lists.
+    """
+    lines = ["[lists]", f"relevant = {lists}", "[loss]", f'name = "{loss}"']
+    lines += [f"{key} = {value!r}" for key, value in settings.items()]
     (folder / name).mkdir()
     (folder / name / "config.toml").write_text(
         "\n".join([*lines, "[training]", f"seed = {seed}", "lr = 0.0001"]) + "\n"
