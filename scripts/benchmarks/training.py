@@ -134,7 +134,7 @@ def measured(
     if device.type == "cpu":
         steps[UNDROPPED] = cedr_steps(workload, device, dtype, attention_probs_dropout_prob=0.0)
     if with_trainer:
-        steps[TRAINER] = trainer_steps(workload, device)
+        steps[TRAINER] = trainer_steps(workload, device, dtype)
     for step in steps.values():
         step(workload.candidates[:1])  # warm-up, which also creates Adam's state
     works |= {what: partial(step, workload.candidates) for what, step in steps.items()}
@@ -203,8 +203,11 @@ def cedr_steps(
     return steps
 
 
-def trainer_steps(workload: Workload, device: torch.device) -> Steps:
-    """A function that trains sentence-transformers' cross-encoder on the pairs of lists, one step for 8 lists."""
+def trainer_steps(workload: Workload, device: torch.device, dtype: torch.dtype) -> Steps:
+    """A function that trains sentence-transformers' cross-encoder on the pairs of lists, one step for 8 lists.
+
+    `dtype` is the type of its products.
+    """
     from datasets import Dataset
     from sentence_transformers import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
     from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
@@ -214,6 +217,8 @@ def trainer_steps(workload: Workload, device: torch.device) -> Steps:
         "per_device_train_batch_size": TRAINER_BATCH,
         "gradient_accumulation_steps": LIST * LISTS_PER_STEP // TRAINER_BATCH,
         "use_cpu": device.type == "cpu",
+        "bf16": dtype == torch.bfloat16,
+        "fp16": dtype == torch.float16,
         "save_strategy": "no",
         "logging_strategy": "no",
         "report_to": [],
