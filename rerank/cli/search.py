@@ -12,7 +12,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from rerank.cli.arguments import Model, SearchFlags
-from rerank.data.text_lines import check_query, read_queries
+from rerank.data.queries import check_query, read_queries
 from rerank.data.types import Hit, Marked
 from rerank.utils.errors import UserError, escaped
 from rerank.utils.parameters import OptionalPath, Whole, at_least
@@ -31,7 +31,7 @@ class SearchOptions:
     """What is asked, and what is shown."""
 
     queries: OptionalPath = None
-    """A file of queries, TSV (id, tab, text) or JSONL, which are searched one after the other."""
+    """A file of queries, TSV (id, tab, text), JSONL or TREC topics, which are searched one after the other."""
     top: Annotated[Whole, at_least(1)] = 10
     """How many documents to show."""
     json: Annotated[bool, Parameter(negative=())] = False

@@ -57,7 +57,7 @@ class CollectionSettings:
     folds: Annotated[Whole, at_least(3)] = 5
     """Cross-validation folds, if the collection has neither official ones nor a published split."""
     queries: Annotated[PathText, often("--queries")] = ""
-    """A file of queries, TSV (id, tab, text) or JSONL, instead of the collection's queries."""
+    """A file of queries, TSV (id, tab, text), JSONL or TREC topics, instead of the collection's queries."""
     query_field: Annotated[str, Parameter(validator=FIELDS)] = ""
     """The field of a query that is its text, such as title, description or title+description; default: the title."""
     language: str = "en"

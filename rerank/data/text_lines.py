@@ -1,24 +1,22 @@
-"""Reads text files, gzipped or not, in bounded memory: blocks of lines, lines, JSON objects and queries."""
+"""Reads text files, gzipped or not, in bounded memory: blocks of lines, lines and JSON objects."""
 
 import codecs
 import contextlib
 import gzip
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from io import BufferedIOBase
 from pathlib import Path
 from typing import BinaryIO
 
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json, shown
-from rerank.utils.texts import check_text
 
 BLOCK = 2**18  # bytes of text that are read at once
 LONGEST_ROW = 2**20  # largest number of bytes in a line of a run or another table
 LONGEST_LINE = 2**26  # largest number of bytes in any other line, such as a document
 MOST_UNPACKED = 2**28  # bytes of text that any gzipped file may have
 RATIO = 200  # a gzipped file of more text has so many times its own size at most
-QUERIES = 'lines of a query\'s id, a tab and its text, or of {"_id": …, "text": …}'
 LONGEST_ID = 32766  # bytes of the longest term of a Lucene index
 
 
@@ -133,49 +131,3 @@ def check_id(name: str, where: str, what: str) -> None:
 def size_of(path: str | Path) -> int:
     """The size of a file in bytes; 0 for a pipe or a missing file."""
     return Path(path).stat().st_size if Path(path).is_file() else 0
-
-
-def read_queries(path: str | Path, id_key: str = "_id", fields: Sequence[str] = ()) -> dict[str, str]:
-    """Reads query_id -> text from a file, gzipped or not, in the file's order.
-
-    If the first character is {, each line is a JSON object with the id under `id_key`, as in BEIR's queries.jsonl; the
-    text is under "text", or under the keys `fields`, joined by a space. Otherwise each line has an id, a tab and a
-    text, and no fields. Empty lines are skipped. Raises UserError with file and line for a malformed line
-    and for an id that is empty, has white space or occurs twice. Raises UserError for a file that is missing, damaged
-    or without queries.
-    """
-    queries: dict[str, str] = {}
-    is_json = None
-    for place, _, line in read_lines(path, QUERIES):
-        is_json = line.lstrip().startswith(b"{") if is_json is None else is_json
-        if is_json:
-            record = parse_object(line, place, "a JSON object on one line")
-            query_id = text_under(record, id_key, place)
-            text = " ".join(filter(None, (text_under(record, key, place) for key in fields or ["text"])))
-        elif fields:
-            raise UserError(
-                f"{place}: --collection.query-field {'+'.join(fields)}: expected a JSON object with these keys on each "
-                "line, got lines of an id, a tab and a text"
-            )
-        else:
-            try:
-                query_id, tab, text = line.decode().removesuffix("\n").removesuffix("\r").partition("\t")
-            except UnicodeDecodeError as error:
-                raise UserError(f"{place}: expected UTF-8 ({error})") from error
-            if not tab:
-                raise UserError(f"{place}: expected a query's id, a tab and its text, got {query_id[:60]!r}")
-        check_id(query_id, place, "the query id")
-        if query_id in queries:
-            raise UserError(f"{place}: the query {query_id} occurs a second time; expected each id once")
-        queries[query_id] = text
-    if not queries:
-        raise UserError(f"{path}: has no query; expected {QUERIES}")
-    return queries
-
-
-def check_query(query: object) -> str:
-    """Returns the query as a plain str. Raises UserError for one without text, and as `check_text`."""
-    text = check_text("query", query)
-    if not text.strip():
-        raise UserError("query: is empty; expected a text to search for")
-    return text

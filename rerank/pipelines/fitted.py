@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rerank.data.text_lines import check_query
+from rerank.data.queries import check_query
 from rerank.data.trec import ranked
 from rerank.data.types import BestPassage, Document, Found, Hit, Marked, Run
 from rerank.pipelines.record import FitInputs

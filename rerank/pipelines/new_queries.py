@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from rerank.data.queries import read_queries
 from rerank.data.runs import read_qrels
-from rerank.data.text_lines import read_queries
 from rerank.data.types import Run
 from rerank.evaluation.compare import Comparison, compare
 from rerank.evaluation.measures import DEFAULT_MEASURES, measure_names

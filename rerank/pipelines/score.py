@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rerank.config import Config
-from rerank.data.text_lines import read_queries
+from rerank.data.queries import read_queries
 from rerank.data.trec import lines_of_query, new_file
 from rerank.data.types import Run
 from rerank.experiments.runs.manifest import manifest_of, tag_of, write_manifest

@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from rerank.data.text_lines import check_query
+from rerank.data.queries import check_query
 from rerank.data.types import Found
 from rerank.serving.metrics import Metrics
 from rerank.serving.requests import Body, Limits, RefusalError, convert, log_error, respond

@@ -100,6 +100,9 @@ def write_files() -> None:
     for name in ("qrels.txt", "valid.txt", "new.qrels"):
         shutil.copy(runs / "qrels.txt", name)
     Path("topics.tsv").write_text("".join(f"q{number}\t{subject}\n" for number, subject in enumerate(SUBJECTS[:3])))
+    topic = "<top>\n<num> Number: {}\n<title> {}\n<desc> Description:\nWhat is known?\n</top>\n"
+    topics = "".join(topic.format(number, subject) for number, subject in enumerate(SUBJECTS[:3]))
+    Path("topics.robust04.txt").write_text(topics)
     Path("grid.toml").write_text('fold = "1"\n[[grid]]\nloss.name = ["hinge"]\n')
     lists = [{"query_id": f"q{n}", "doc_ids": [f"d{n}-0", f"d{n}-1"], "labels": [1, 0]} for n in range(len(SUBJECTS))]
     Path("lists.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lists))

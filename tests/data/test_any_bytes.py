@@ -11,8 +11,8 @@ from rerank.data.collections import open_collection
 from rerank.data.folds import read_folds
 from rerank.data.letor.store import open_feature_store
 from rerank.data.lists import read_training_lists
+from rerank.data.queries import read_queries
 from rerank.data.runs import read_qrels, read_run
-from rerank.data.text_lines import read_queries
 from tests.support.any_bytes import bounded, damaged, damaged_json, value_or_error
 
 RUN = b"q1 Q0 d1 1 2.5 tag\nq1 Q0 d2 2 1.5 tag\n"

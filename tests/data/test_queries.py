@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from rerank.data.collections import open_collection, queries_to_search, queries_to_train
-from rerank.data.text_lines import read_queries
+from rerank.data.queries import read_queries
 from rerank.utils.errors import UserError
 from tests.support.small_collection import write_collection
 
@@ -30,6 +30,37 @@ def test_tsv_and_json_lines_are_read_in_the_order_of_the_file(tmp_path, text, na
     assert list(read_queries(path).items()) == [("q2", "Häuser am See"), ("q1", "lift\tand drag")]
 
 
+TOPICS = """
+<top>
+<num> Number: 301
+<title> International Organized Crime
+
+<desc> Description:
+Which groups are < 9 years old,
+and <where>? Topic: any
+
+</top>
+
+<top><head>x</head><num>302</num><title>Topic: Polio</title><desc></desc><narr> Narrative: All. </top>
+"""
+
+
+@pytest.mark.parametrize(
+    ("fields", "texts"),
+    [
+        ([], ["International Organized Crime", "Polio"]),
+        (["description"], ["Which groups are < 9 years old, and <where>? Topic: any", ""]),
+        (
+            ["title", "description"],
+            ["International Organized Crime Which groups are < 9 years old, and <where>? Topic: any", "Polio"],
+        ),
+    ],
+)
+def test_topics_of_trec_have_fields(tmp_path, fields, texts):
+    (tmp_path / "topics").write_text(TOPICS)
+    assert read_queries(tmp_path / "topics", fields=fields) == dict(zip(["301", "302"], texts, strict=True))
+
+
 def test_a_text_may_be_empty(tmp_path):
     (tmp_path / "topics.tsv").write_text("q1\tlift\nq2\t")
     assert read_queries(tmp_path / "topics.tsv") == {"q1": "lift", "q2": ""}
@@ -50,6 +81,11 @@ def test_a_text_may_be_empty(tmp_path):
             '{"_id": "q1", "title": "x"}',
             r"expected a text under 'text', got none \(the keys are \['_id', 'title'\]\)",
         ),
+        ("<top>\n<num> 1\n<desc> x\n</top>", r"topics:1: the topic has no title; its fields are id, description"),
+        ("<top>\n<title> x\n</top>", r"topics:1: the topic has no id; its fields are title"),
+        ("<top>\n<num> 1\n<title> x\n", r"topics:1: the topic has no end; expected </top> after it"),
+        ("<top>\n<num> 1\n<top>", r"topics:3: expected the topic of .*topics:1 to end first, got <top>"),
+        ("<top>\n<num> 1\n<title> x </top>\n</top>", r"topics:4: expected <top> first, got </top>"),
         (b"\x1f\x8bnot gzip", r"topics: damaged gzip file"),
         (None, r"topics: cannot be read: No such file or directory; expected lines of a query's id"),
     ],

@@ -7,8 +7,9 @@ import tracemalloc
 import pytest
 
 from rerank.data import text_lines
+from rerank.data.queries import read_queries
 from rerank.data.runs import read_qrels, read_run
-from rerank.data.text_lines import read_blocks, read_lines, read_objects, read_queries
+from rerank.data.text_lines import read_blocks, read_lines, read_objects
 from rerank.utils.errors import UserError
 
 MEGABYTE = 10**6

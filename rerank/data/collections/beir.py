@@ -16,6 +16,7 @@ import numpy as np
 
 from rerank.data.folds import Judged, merge_splits
 from rerank.data.id_table import RepeatedIdError
+from rerank.data.queries import read_queries
 from rerank.data.store import ArrayStore, StoreWriter, open_store
 from rerank.data.text_lines import (
     LONGEST_LINE,
@@ -24,7 +25,6 @@ from rerank.data.text_lines import (
     read_blocks,
     read_lines,
     read_objects,
-    read_queries,
     size_of,
     text_under,
 )

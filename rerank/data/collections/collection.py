@@ -10,7 +10,7 @@ from rerank.data.collections.beir import BeirFolder
 from rerank.data.collections.irds import IrDataset
 from rerank.data.collections.pairs import Pairs
 from rerank.data.folds import Judged
-from rerank.data.text_lines import read_queries
+from rerank.data.queries import read_queries
 from rerank.data.types import Document, Fold, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.registry import Registry
