@@ -29,7 +29,7 @@ GPU_SHARE = 0.75
 LONGEST_BY_PRODUCTS = 1024
 """Tokens of the longest passage whose attention in bf16 on a CPU is two plain products, faster there than SDPA.
 
-A training step takes 0.83 to 0.88 of the time. The memory of the weights grows with the square of the tokens.
+The memory of the weights of attention grows with the square of the tokens.
 """
 
 Window = tuple[int, int]
