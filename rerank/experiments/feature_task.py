@@ -166,6 +166,9 @@ class FeatureTask:
     def batch(self, lists: Sequence[FeatureList]) -> Batch[Tensor]:
         return make_feature_batch(lists)
 
+    def documents(self, split: Split) -> int:
+        return len(self.sets[split].labels)
+
     def score(self, split: Split) -> Run:
         return score_features(self.model, self.sets[split], self.qrels(split), self.accelerator)
 

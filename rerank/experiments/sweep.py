@@ -167,7 +167,8 @@ def _train_jobs(jobs: Sequence[Job], experiments: int, engine: str, workers: int
         own = gpus if devices <= {"auto", "cuda"} else []
         default = cores if not gpus or devices == {"cpu"} else len(own) or 1
         workers = min(workers or default, len(jobs))
-        at_once = workers if gpus and devices != {"cpu"} else 1  # workers on a CPU share its cores
+        # A fold was measured with all threads of this process; workers on a CPU share its cores.
+        at_once = workers if gpus and devices != {"cpu"} else min(workers, max(1, cores // torch.get_num_threads()))
         say_how_long(what, seconds / at_once)
         ended = work(partial(_train, max(1, cores // workers)), jobs, workers, own)
     return failures(ended, len(jobs), "training", lambda job: job.name, lambda job: job.seconds, seconds)

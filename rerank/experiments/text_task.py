@@ -201,6 +201,9 @@ class TextTask:
     def first_stage(self) -> Run:
         return in_first_order(self.lists["valid"])
 
+    def documents(self, split: Split) -> int:
+        return sum(len(found.doc_ids) for found in self.lists[split])
+
     def score(self, split: Split) -> Run:
         lists, what = list(self.lists[split]), "testing" if split == "test" else "validating"
         return score_candidates(self.model, self.passages, lists, self.accelerator, self.memory, what)

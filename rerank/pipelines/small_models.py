@@ -127,6 +127,9 @@ class SmallModelTask:
     def first_stage(self) -> Run:
         return in_first_order(self.lists["valid"])
 
+    def documents(self, split: Split) -> int:
+        return sum(len(found.doc_ids) for found in self.lists[split])
+
     def score(self, split: Split) -> Run:
         return score_lists(self.model, self.inputs, list(self.lists[split]), self.weight, self.device)
 

@@ -29,16 +29,19 @@ class Cost:
     list_seconds: the gradient of a list.
     validated: the documents that are scored after an epoch.
     document_seconds: the score of a document.
+    tested: the documents that are scored after the training.
     """
 
     lists: int
     list_seconds: float
     validated: int
     document_seconds: float
+    tested: int = 0
 
     def seconds(self, epochs: int) -> float:
-        """The seconds of all epochs, none of which ends the training early."""
-        return epochs * (self.lists * self.list_seconds + self.validated * self.document_seconds)
+        """The seconds of all epochs, none of which ends the training early, and of the test queries."""
+        scored = epochs * self.validated + self.tested
+        return epochs * self.lists * self.list_seconds + scored * self.document_seconds
 
 
 def measure(task: Task, loss: str | LossSettings, accelerator: Accelerator) -> Cost:
@@ -69,8 +72,8 @@ def measure(task: Task, loss: str | LossSettings, accelerator: Accelerator) -> C
         model.eval()
         document_seconds = timed_sample(score, samples) / (sum(documents) / len(documents))
         model.zero_grad(set_to_none=True)
-    validated = sum(len(scores) for scores in task.first_stage.values())
-    return Cost(len(lists), list_seconds / at_once, validated, document_seconds / at_once)
+    validated, tested = task.documents("valid"), task.documents("test")
+    return Cost(len(lists), list_seconds / at_once, validated, document_seconds / at_once, tested)
 
 
 def say_before(task: Task, loss: str | LossSettings, accelerator: Accelerator, folds: int = 1) -> None:

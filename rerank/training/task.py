@@ -48,6 +48,9 @@ class Task(Protocol):
     def first_stage(self) -> Run:
         """The candidates of the validation queries in the first stage's order; empty if there is no first stage."""
 
+    def documents(self, split: Split) -> int:
+        """The number of documents that `score` scores."""
+
     def score(self, split: Split) -> Run:
         """Scores the candidates of the validation or test queries with the model's current weights."""
 

@@ -26,14 +26,14 @@ def results(folder):
 
 def test_a_training_says_what_it_will_do_and_about_how_long(here, capsys, monkeypatch):
     monkeypatch.setattr(
-        estimate, "measure", lambda *given: Cost(lists=8, list_seconds=2.0, validated=7, document_seconds=2.0)
+        estimate, "measure", lambda *given: Cost(8, list_seconds=2.0, validated=5, document_seconds=2.0, tested=4)
     )
     main(command("--fold", "2"))
     assert "\ntraining 8 lists in 2 steps an epoch, 2 epochs: about 60 s\n" in capsys.readouterr().err
     main(command("--fold", "all", "--epochs", "1", "--name", "other"))
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("training 8 lists")]
-    assert said[0] == "training 8 lists in 2 steps an epoch, 1 epoch, 5 folds: about 2 min"
-    assert said[-1] == "training 8 lists in 2 steps an epoch, 1 epoch: about 30 s"
+    assert said[0] == "training 8 lists in 2 steps an epoch, 1 epoch, 5 folds: about 3 min"
+    assert said[-1] == "training 8 lists in 2 steps an epoch, 1 epoch: about 34 s"
     assert len(said) == 5
 
 
@@ -66,6 +66,21 @@ def test_nothing_is_measured_where_nothing_is_logged(here, monkeypatch):
         log.setLevel(level)
 
 
+def test_the_documents_that_are_validated_and_tested_count(here, monkeypatch):
+    costs = []
+
+    def kept(*given):
+        costs.append(estimate_of(*given))
+        return costs[-1]
+
+    estimate_of = estimate.measure
+    monkeypatch.setattr(estimate, "measure", kept)
+    main(command("--fold", "1"))
+    folder = next(Path("runs").glob("*/*/fold1"))
+    lines = {split: (folder / f"{split}.run").read_text().count("\n") for split in ("valid", "test")}
+    assert [(cost.validated, cost.tested) for cost in costs] == [(lines["valid"], lines["test"])]
+
+
 def test_a_sweep_says_how_long_and_weighs_its_folds_by_what_they_cost(here, capsys, monkeypatch):
     monkeypatch.setattr(
         sweep, "measure", lambda *given: Cost(lists=8, list_seconds=2.0, validated=5, document_seconds=1.0)
@@ -78,3 +93,17 @@ def test_a_sweep_says_how_long_and_weighs_its_folds_by_what_they_cost(here, caps
     told = capsys.readouterr().err
     assert "\ntraining 2 folds of 2 experiments: about 3 min\n" in told
     assert sorted(job.seconds for job in jobs) == [2 * (8 * 2.0 + 5), 2 * (32 * 2.0 + 5)]
+
+
+def test_workers_on_a_cpu_save_time_where_a_training_leaves_cores(here, capsys, monkeypatch):
+    monkeypatch.setattr(
+        sweep, "measure", lambda *given: Cost(lists=8, list_seconds=60.0, validated=0, document_seconds=0)
+    )
+    monkeypatch.setattr(sweep, "work", work_here)
+    monkeypatch.setattr(sweep, "_train", lambda threads, job: None)
+    monkeypatch.setattr(sweep, "count_cores", lambda: 4)
+    Path("grid.toml").write_text('fold = "1"\n[[grid]]\ntraining.seed = [1, 2, 3, 4]\n')
+    for threads, said in ((1, "16 min"), (2, "32 min"), (4, "1 h 4 min")):
+        monkeypatch.setattr(sweep.torch, "get_num_threads", lambda threads=threads: threads)
+        assert exit_code("sweep", "grid.toml", "--config", "towns.toml", "--epochs", "2", "--workers", "4") == 0
+        assert f"training 4 folds of 4 experiments: about {said}\n" in capsys.readouterr().err

@@ -116,8 +116,9 @@ class CrossEncoderStage(Composable):
             cost,
             lists=len(fold.train) if lists == "all" else lists,
             validated=(len(fold.valid) if validated == "all" else min(validated, len(fold.valid))) * self.depth,
+            tested=len(fold.test) * self.depth,
         )
-        return cost.seconds(config.training.epochs) + len(fold.test) * self.depth * cost.document_seconds
+        return cost.seconds(config.training.epochs)
 
     def open(self, world: World, folder: Path) -> "CrossEncoderRanker":
         from rerank.training.device import open_reranker
