@@ -1,4 +1,4 @@
-"""Cross-encoders by the number of training queries, and by their lists, on a tiny collection with a split."""
+"""Models by the number of training queries, by their lists, and on other collections; with tiny collections."""
 
 import json
 import re
@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-from scripts.paper import training_curve, training_lists
+from rerank.pipelines import fit
+from rerank.pipelines.stages import BM25Stage, DenseStage, FusionStage, NeighboursStage
+from scripts.paper import training_curve, training_lists, transfer_encoder
 
 
 @pytest.fixture
@@ -73,3 +75,27 @@ def test_lists_are_drawn_mined_and_taught_from_the_same_ranking(split, monkeypat
     mined = [json.loads(line) for line in (split / "lists/mined-1-100.jsonl").read_text().splitlines()]
     assert {len(of_list["doc_ids"]) for of_list in mined} <= {2, 3, 4}
     assert all(of_list["labels"][0] > 0 == max(of_list["labels"][1:]) for of_list in mined)
+
+
+def test_an_encoder_of_one_collection_is_compared_on_another(home, split, monkeypatch, capsys):
+    shutil.copytree(home / "towns", split / "others")
+    words = ["towns", "others", "--encoder", "encoder", "--folder", "fits", "--lists", "8"]
+    monkeypatch.setattr(sys, "argv", ["transfer_encoder.py", *words])
+    monkeypatch.setattr(
+        fit,
+        "default_stages",
+        lambda encoder, *others: {
+            "bm25": BM25Stage(),
+            "dense": DenseStage(encoder),
+            "fused": FusionStage(("bm25", "dense")),
+            "neighbours": NeighboursStage("fused"),
+        },
+    )
+    transfer_encoder.main()
+    first, model = capsys.readouterr().out, split / "fits/fine-tuned/encoder/model.safetensors"
+    rows = [re.split("  +", line) for line in first.splitlines()[2:-1]]
+    assert [row[:2] for row in rows[1:]] == [["others", stage] for stage in ("dense", "neighbours", "nested")]
+    assert all(float(row[3]) - float(row[2]) == pytest.approx(float(row[4]), abs=2e-4) for row in rows[1:])
+    trained = model.stat().st_mtime_ns
+    transfer_encoder.main()
+    assert (capsys.readouterr().out, model.stat().st_mtime_ns) == (first, trained)
