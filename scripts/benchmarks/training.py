@@ -213,12 +213,11 @@ def trainer_steps(workload: Workload, device: torch.device, dtype: torch.dtype) 
     from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 
     model = CrossEncoder(str(workload.folder), num_labels=1, device=str(device))
+    half = torch.autocast(device.type, dtype, enabled=dtype != torch.float32, cache_enabled=False)
     settings = {
         "per_device_train_batch_size": TRAINER_BATCH,
         "gradient_accumulation_steps": LIST * LISTS_PER_STEP // TRAINER_BATCH,
         "use_cpu": device.type == "cpu",
-        "bf16": dtype == torch.bfloat16,
-        "fp16": dtype == torch.float16,
         "save_strategy": "no",
         "logging_strategy": "no",
         "report_to": [],
@@ -234,7 +233,9 @@ def trainer_steps(workload: Workload, device: torch.device, dtype: torch.dtype) 
         with TemporaryDirectory() as folder:
             asked = CrossEncoderTrainingArguments(folder, num_train_epochs=1, **settings)
             loss = BinaryCrossEntropyLoss(model)
-            CrossEncoderTrainer(model=model, args=asked, train_dataset=Dataset.from_list(pairs), loss=loss).train()
+            trainer = CrossEncoderTrainer(model=model, args=asked, train_dataset=Dataset.from_list(pairs), loss=loss)
+            with half:  # the trainer's own argument would set the precision of every accelerator in this process
+                trainer.train()
 
     return steps
 
