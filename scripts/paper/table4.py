@@ -1,7 +1,7 @@
 """Makes Table 4 of Thonet et al. 2021 on a public text collection: losses that fine-tune a cross-encoder.
 
     rerank sweep configs/sweeps/table4.toml --collection nfcorpus --encoder all-MiniLM-L6-v2
-    python -m scripts.paper table4 runs/nfcorpus --first-stage runs/nfcorpus/bm25.run
+    python -m scripts.paper table4 runs/nfcorpus
 
 A row is a loss, what it optimises, and the documents of a training list if they are not 2 + 2. Its inverse temperature
 (alpha) and its learning rate are those with the best mean over the validation queries at the lowest seed. Values are
@@ -24,8 +24,10 @@ from rerank.data.folds import read_folds
 from rerank.data.types import Qrels, Run
 from rerank.evaluation.run_comparison import ComparisonSettings, compare_measurements
 from rerank.evaluation.tables import aligned, format_mean
+from rerank.experiments.runs.experiment_results import ExperimentResults
 from rerank.experiments.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.experiments.runs.settings import read_settings
+from rerank.utils.errors import UserError
 
 POWER = 2.8
 """Standard errors of a paired difference that a two-sided test at 5 % detects in 80 % of samples: 1.96 + 0.84."""
@@ -151,6 +153,14 @@ def table(folder: Path, first: Run, measure: str) -> str:
     return f"{folder.name}\n\n{aligned(rows)}\n{note}\n"
 
 
+def first_stage_of(folder: Path) -> Path:
+    """The run that the finished experiments of a collection have re-ranked."""
+    finished = [experiment for experiment in CollectionFolder(folder).experiments if read_cell(experiment)]
+    if not finished:
+        raise UserError(f"{folder}: no experiment is finished; expected those of `rerank sweep table4`")
+    return ExperimentResults(finished[0]).first_stage_file
+
+
 def _compared(values: dict[str, Values], baseline: str) -> dict[str, Any]:
     measurements = {name: {"": of_queries} for name, of_queries in values.items()}
     (comparisons,) = compare_measurements(measurements, settings=ComparisonSettings(baseline)).values()
@@ -172,7 +182,8 @@ def _p(value: float) -> str:
 def main(words: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="runs/<collection>")
-    parser.add_argument("--first-stage", type=Path, required=True, help="the run that was re-ranked")
+    parser.add_argument("--first-stage", type=Path, help="the run that was re-ranked [default: that of a manifest]")
     parser.add_argument("--measure", default="nDCG@10")
     given = parser.parse_args(words)
-    print(table(given.folder, rerank.read_run(given.first_stage), given.measure))
+    first = given.first_stage or first_stage_of(given.folder)
+    print(table(given.folder, rerank.read_run(first), given.measure))

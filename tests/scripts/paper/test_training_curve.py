@@ -9,6 +9,7 @@ import pytest
 
 from rerank.pipelines import fit
 from rerank.pipelines.stages import BM25Stage, DenseStage, FusionStage, NeighboursStage
+from scripts.paper import __main__ as paper
 from scripts.paper import training_curve, training_lists, transfer_encoder
 
 
@@ -51,6 +52,9 @@ def test_each_size_is_trained_and_fitted_once_on_its_own_queries(split, monkeypa
     runs = split.glob("curve/*/runs/towns/softmax/fold*/*.run"), split.glob("curve/*/pipeline/manifest.json")
     made = {path: path.stat().st_mtime_ns for found in runs for path in found}
     assert len(made) == 6
+    paper.main(["table4", "curve/3-0/runs/towns"])
+    row = next(line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("softmax"))
+    assert row[4:6] == [trained, gain]
     training_curve.main()
     assert capsys.readouterr().out.splitlines()[-2] == eight
     assert {path: path.stat().st_mtime_ns for path in made} == made
