@@ -11,8 +11,11 @@ from rerank.utils.texts import check_text
 
 EXPECTED = 'lines of a query\'s id, a tab and its text, or of {"_id": …, "text": …}, or TREC topics (<top> …)'
 
-TAG = re.compile(r"(</?(?:top|num|head|dom|title|desc|smry|narr|con|fac|nat|def)>)")
-"""A tag of TREC topics; most fields have no closing tag."""
+MARK = re.compile(r"(</?top>)")
+"""The beginning or the end of one of TREC's topics."""
+
+TAG = re.compile(r"(</?(?:num|head|dom|title|desc|smry|narr|con|fac|nat|def)>)")
+"""The beginning or the end of a field of a topic; most fields have no end."""
 
 TITLES = re.compile(r"^\s*(Number|Topic|Description|Narrative)\s*:")
 """What stands before the text of a field in TREC topics."""
@@ -86,33 +89,35 @@ def _read_rows(lines: Iterable[Line], fields: Sequence[str]) -> Iterator[Query]:
 
 
 def _read_topics(lines: Iterable[Line], fields: Sequence[str]) -> Iterator[Query]:
-    start, topic, field = "", dict[str, str](), ""
+    start = topic = ""
     for place, _, line in lines:
-        for part in TAG.split(_decoded(line, place)):
-            if part in ("<top>", "</top>"):
-                if (part == "<top>") == bool(start):
-                    begun = f"the topic of {start} to end first" if start else "<top> first"
-                    raise UserError(f"{place}: expected {begun}, got {part}")
-                if start:
-                    yield start, *_text_of(topic, fields, start)
-                start, topic, field = "" if start else place, {}, ""
-            elif TAG.fullmatch(part):
-                tag = part.strip("</>")
-                field = "" if part.startswith("</") else TOPIC_FIELDS.get(tag, tag)
-                topic.setdefault(field, "")
-            elif field:
-                topic[field] += part
+        for part in MARK.split(_decoded(line, place)):
+            if not MARK.fullmatch(part):
+                topic += part
+                continue
+            if (part == "<top>") == bool(start):
+                expected = f"the topic of {start} to end first" if start else "<top> first"
+                raise UserError(f"{place}: expected {expected}, got {part}")
+            if start:
+                yield start, *_id_and_text(topic, fields, start)
+            start, topic = "" if start else place, ""
     if start:
         raise UserError(f"{start}: the topic has no end; expected </top> after it")
 
 
-def _text_of(topic: dict[str, str], fields: Sequence[str], place: str) -> tuple[str, str]:
-    """The id of a topic and the text of its fields."""
-    texts = {name: " ".join(TITLES.sub("", text).split()) for name, text in topic.items() if name}
+def _id_and_text(topic: str, fields: Sequence[str], place: str) -> tuple[str, str]:
+    """The id of a topic, and the text of its fields."""
+    parts = TAG.split(topic)
+    texts: dict[str, str] = {}
+    for tag, text in zip(parts[1::2], parts[2::2], strict=True):
+        if not tag.startswith("</"):
+            name = TOPIC_FIELDS.get(tag[1:-1], tag[1:-1])
+            texts[name] = texts.get(name, "") + text
     for name in ("id", *fields):
         if name not in texts:
             raise UserError(f"{place}: the topic has no {name}; its fields are {', '.join(texts) or 'none'}")
-    return texts["id"], " ".join(filter(None, (texts[name] for name in fields)))
+    query_id, *found = (" ".join(TITLES.sub("", texts[name]).split()) for name in ("id", *fields))
+    return query_id, " ".join(filter(None, found))
 
 
 def _decoded(line: bytes, place: str) -> str:

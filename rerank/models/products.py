@@ -39,12 +39,12 @@ def set_products(products: Products) -> None:
 
 
 def set_float32_products() -> None:
-    """Products of float32 matrices are computed in float32 on each backend."""
+    """Makes each backend compute products of float32 matrices in float32."""
     set_products(("ieee", "ieee") if BY_BACKEND else ("highest",))
 
 
 def set_tf32(on: bool) -> None:
-    """Whether CUDA GPUs round the factors of float32 products to TF32."""
+    """Sets whether CUDA GPUs round the factors of float32 products to TF32."""
     if BY_BACKEND:
         torch.backends.cuda.matmul.fp32_precision = "tf32" if on else "ieee"
     else:

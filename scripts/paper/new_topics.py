@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import fmean
 
 import rerank
+from rerank.config import Config
 from rerank.evaluation.significance import paired_test
 from rerank.evaluation.tables import aligned
 from rerank.evaluation.weights import MEASURE, Values
@@ -45,10 +46,9 @@ HEAD = (
 STAGE_HEAD = ("stage", "random", "gain", "p", "by text", "gain", "interval", "p")
 
 
-def by_random_parts(opened: Opened, encoder: str) -> dict[str, Values]:
-    """The values of each stage and of `nested` by query, as `rerank fit` measures them."""
-    place = opened.folder / "pipeline"
-    rerank.fit(opened.world.config, encoder=encoder, measure=MEASURE, out=place)
+def by_random_parts(config: Config, encoder: str, place: Path) -> dict[str, Values]:
+    """The values of each stage and of `nested` by query, as `rerank fit` measures them; the pipeline is in `place`."""
+    rerank.fit(config, encoder=encoder, measure=MEASURE, out=place)
     values: dict[str, Values] = read_evidence(place)["values"]
     return values
 
@@ -119,7 +119,7 @@ def main() -> None:
             sys.exit(f"{source}: has folds of its own, which `rerank fit` takes; expected a collection without any")
         stages = default_stages(args.encoder, "", opened.world.texts.count())
         groups = opened.groups()
-        of_random = by_random_parts(opened, args.encoder)
+        of_random = by_random_parts(opened.world.config, args.encoder, opened.folder / "pipeline")
         by_text = by_text_parts(opened, stages, groups)
         several = sum(len(group) for group in groups if len(group) > 1)
         print(f"{source.name}: {len(opened.queries)} queries, {several} of them in groups of several; {MEASURE}\n")

@@ -182,7 +182,7 @@ def _p(value: float) -> str:
 def main(words: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="runs/<collection>")
-    parser.add_argument("--first-stage", type=Path, help="the run that was re-ranked [default: that of a manifest]")
+    parser.add_argument("--first-stage", type=Path, help="the run that was re-ranked [default: as the manifests say]")
     parser.add_argument("--measure", default="nDCG@10")
     given = parser.parse_args(words)
     first = given.first_stage or first_stage_of(given.folder)

@@ -15,26 +15,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
-import rerank
 from rerank.config import CollectionSettings, Config, OutputSettings
 from rerank.data.types import Fold
 from rerank.evaluation.significance import paired_test
 from rerank.evaluation.tables import aligned
 from rerank.evaluation.weights import MEASURE, Values
-from rerank.pipelines.record import read_evidence
 from rerank.pipelines.stages import BM25Stage, TrainedEncoderStage
 from rerank.pipelines.stages.trained_encoder import MODEL
 from rerank.pipelines.stages.world import World
+from scripts.paper.new_topics import by_random_parts
 
 ROWS = ("dense", "neighbours", "nested")
 """The stages that are compared: the encoder alone, what learns nothing, and the value of what is chosen."""
+
+
+def config_of(source: Path, folder: Path) -> Config:
+    """A collection whose index and vectors are kept below `folder`."""
+    return Config(CollectionSettings(str(source)), output=OutputSettings(str(folder / "runs")))
 
 
 def fine_tuned(source: Path, encoder: str, lists: int, folder: Path) -> Path:
     """The folder of the encoder after one epoch of so many lists on the training queries."""
     model = folder / "fine-tuned" / MODEL
     if not model.exists():
-        world = World.open(Config(CollectionSettings(str(source)), output=OutputSettings(str(folder / "runs"))))
+        world = World.open(config_of(source, folder))
         (split,) = world.collection.folds
         queries = {query_id: world.collection.queries[query_id] for query_id in split.train}
         first = BM25Stage(k1=1.2, b=0.75).open(world, folder).rank(queries, [])
@@ -42,15 +46,6 @@ def fine_tuned(source: Path, encoder: str, lists: int, folder: Path) -> Path:
         model.parent.mkdir(parents=True, exist_ok=True)
         stage.fit(world, Fold("all", split.train, (), ()), [first], model.parent)
     return model
-
-
-def values_of(source: Path, encoder: str, name: str, folder: Path) -> dict[str, Values]:
-    """The values of each stage and of `nested` by query, as `rerank fit` measures them."""
-    place = folder / source.resolve().name / name
-    config = Config(CollectionSettings(str(source)), output=OutputSettings(str(folder / "runs")))
-    rerank.fit(config, encoder=encoder, measure=MEASURE, out=place)
-    values: dict[str, Values] = read_evidence(place)["values"]
-    return values
 
 
 def rows_of(name: str, before: dict[str, Values], after: dict[str, Values]) -> list[Sequence[str]]:
@@ -76,8 +71,9 @@ def main() -> None:
     model = fine_tuned(args.source, args.encoder, args.lists, args.folder)
     rows: list[Sequence[str]] = [("collection", "stage", "as it was", "fine-tuned", "difference", "p")]
     for source in args.collections:
-        before = values_of(source, args.encoder, "as-it-was", args.folder)
-        after = values_of(source, str(model), "fine-tuned", args.folder)
+        config, place = config_of(source, args.folder), args.folder / source.resolve().name
+        before = by_random_parts(config, args.encoder, place / "as-it-was")
+        after = by_random_parts(config, str(model), place / "fine-tuned")
         rows += rows_of(source.name, before, after)
         print(f"{MEASURE}\n\n{aligned(rows)}\n", flush=True)
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from rerank.models.products import full_float32, is_tf32, read_products, set_products, set_tf32
+from tests.support.fake_cards import rounds_to_tf32
 
 
 @pytest.fixture(autouse=True)
@@ -13,30 +14,24 @@ def kept():
     set_products(before)
 
 
-def rounded() -> bool:
-    """Whether torch would round the factors of a product on CUDA."""
-    matmul = torch.backends.cuda.matmul
-    return matmul.fp32_precision == "tf32" if hasattr(matmul, "fp32_precision") else matmul.allow_tf32
-
-
 @pytest.mark.parametrize("on", [True, False])
 def test_tf32_is_what_was_set(on):
     set_tf32(on)
-    assert rounded() == is_tf32() == on
+    assert rounds_to_tf32() == is_tf32() == on
 
 
 def test_full_float32_takes_back_what_was_chosen():
     set_tf32(True)
     with full_float32():
-        assert not rounded()
-    assert rounded()
+        assert not rounds_to_tf32()
+    assert rounds_to_tf32()
     first, second = full_float32(), full_float32()  # of two threads: the one that began first ends first
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
-    assert not rounded()
+    assert not rounds_to_tf32()
     second.__exit__(None, None, None)
-    assert rounded()
+    assert rounds_to_tf32()
 
 
 def test_full_float32_covers_products_on_cpus():

@@ -43,3 +43,9 @@ def insert_card(
     for function, answer in answers.items():
         monkeypatch.setattr(torch.cuda, function, answer)
     monkeypatch.setattr(torch.version, "hip", None)
+
+
+def rounds_to_tf32() -> bool:
+    """Whether torch would round the factors of a float32 product on CUDA; in the words of this version of torch."""
+    matmul = torch.backends.cuda.matmul
+    return bool(matmul.fp32_precision == "tf32" if hasattr(matmul, "fp32_precision") else matmul.allow_tf32)

@@ -13,11 +13,11 @@ from accelerate import Accelerator
 from rerank.cli.main import main
 from rerank.config import TrainingSettings
 from rerank.models.gpu import AUTOCAST
-from rerank.models.products import is_tf32, read_products, set_products, set_tf32
+from rerank.models.products import read_products, set_products, set_tf32
 from rerank.training import device
 from rerank.training.device import open_accelerator, precision_of
 from rerank.utils.errors import UserError
-from tests.support.fake_cards import insert_card
+from tests.support.fake_cards import insert_card, rounds_to_tf32
 from tests.support.small_collection import command
 
 
@@ -65,7 +65,7 @@ def test_an_accelerator_of_the_caller_changes_no_training(opened):
 def test_float32_products_on_cuda_are_tf32_unless_they_are_not_to_be(opened, tf32, monkeypatch):
     insert_card(monkeypatch, "NVIDIA A100", (8, 0))
     opened(precision="float32", device="cuda", tf32=tf32)
-    assert is_tf32() == tf32
+    assert rounds_to_tf32() == tf32
 
 
 @pytest.mark.parametrize(
