@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from accelerate import PartialState
+from accelerate.state import AcceleratorState, is_initialized
 
 from rerank.data.types import Candidates
 from rerank.models.bi_encoder import load_model
@@ -107,7 +108,7 @@ def fine_tune(encoder: str, plan: Plan, folder: Path, out: Path) -> None:
 
     The same plan gives the same bytes, resumed or not; without a list the bi-encoder stays as it is. Nothing of the
     process is changed: neither random numbers, loggers nor trackers. Raises UserError in one of several processes, and
-    if accelerate already uses another device.
+    if accelerate already uses another device or a mixed precision.
     """
     with _opened(encoder, plan) as model:
         states = folder / STATE
@@ -135,6 +136,11 @@ def _opened(encoder: str, plan: Plan) -> Iterator[Any]:
         raise UserError(
             f"--training.device {device.type}: accelerate already uses {state.device.type} in this process; expected "
             "the same device to fine-tune a bi-encoder on"
+        )
+    if is_initialized() and (precision := AcceleratorState().mixed_precision) != "no":
+        raise UserError(
+            f"accelerate already uses {precision} in this process; expected no mixed precision: fine-tune the "
+            "bi-encoder in another process"
         )
     with quiet_transformers(), seeded(plan.seed, device), _kept_random():
         yield load_model(SentenceTransformer, encoder, plan.device)

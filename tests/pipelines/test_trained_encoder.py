@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 
 import rerank
 from rerank.cli.main import main
@@ -25,6 +27,7 @@ from rerank.training import contrastive
 from rerank.training.contrastive import Plan, fine_tune
 from rerank.utils.errors import UserError
 from tests.pipelines.towns import QUERY, contents, judgments_turned
+from tests.support.processes import ended, fork
 from tests.support.small_collection import exit_code, failed, in_a_copy, write_qrels
 
 TRAINED = TrainedEncoderStage(
@@ -158,6 +161,16 @@ def test_a_state_that_a_kill_cut_short_is_not_used(here, tmp_path):
     assert files
     assert all((tmp_path / "whole" / file).read_bytes() == (tmp_path / "again" / file).read_bytes() for file in files)
     assert not list((tmp_path / "b").iterdir())
+
+
+def test_a_process_in_mixed_precision_is_refused(here, tmp_path):
+    def in_bf16():
+        AcceleratorState._reset_state(reset_partial_state=True)  # the test's own process has one without
+        Accelerator(cpu=True, mixed_precision="bf16")
+        fine_tune("encoder", Plan([("alpha0", "good", "bad")], [[0]], 1e-3, 0, "cpu"), tmp_path, tmp_path / "out")
+
+    assert ended(fork(tmp_path / "log", in_bf16)) == 1
+    assert "accelerate already uses bf16 in this process; expected no mixed precision" in (tmp_path / "log").read_text()
 
 
 def test_a_training_query_without_a_relevant_document_teaches_nothing(here, caplog):
