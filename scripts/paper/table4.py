@@ -3,10 +3,11 @@
     rerank sweep configs/sweeps/table4.toml --collection nfcorpus --encoder all-MiniLM-L6-v2
     python -m scripts.paper table4 runs/nfcorpus
 
-A row is a loss, what it optimises, and the documents of a training list if they are not 2 + 2. Its inverse temperature
-(alpha) and its learning rate are those with the best mean over the validation queries at the lowest seed. Values are
-means over the seeds of that cell; a query's value is its mean over the seeds. "fused" is the run interpolated with the
-first stage's, with weights that the validation queries choose.
+A row is a loss, what it optimises, the documents of a training list if they are not 2 + 2, and the weight with which
+the model adds the first stage's score if it does. Its inverse temperature (alpha) and its learning rate are those with
+the best mean over the validation queries at the lowest seed. Values are means over the seeds of that cell; a query's
+value is its mean over the seeds. "fused" is the run interpolated with the first stage's, with weights that the
+validation queries choose.
 """
 
 import argparse
@@ -60,6 +61,8 @@ def read_cell(folder: ExperimentFolder) -> Cell | None:
     lists = ListsSettings(**settings.get("lists", {}))
     if lists != ListsSettings():
         changed.append(f"{lists.relevant} + {lists.non_relevant}")
+    if weight := settings.get("encoder", {}).get("first_stage_weight"):
+        changed.append(f"first stage {weight:g}")
     return Cell(" ".join([name, *changed]), (alpha, training["lr"]), training["seed"], folds)
 
 

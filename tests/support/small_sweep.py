@@ -27,13 +27,15 @@ def write_cell(
     loss: str = "smoothi",
     seed: int = 0,
     lists: int = 2,
+    first_stage_weight: float = 0,
     **settings: object,
 ) -> None:
     """Writes a cell that ranks the relevant document first for these shares of each fold's queries, else last.
 
     `lists` is the number of relevant documents of its training lists.
     """
-    lines = ["[lists]", f"relevant = {lists}", "[loss]", f'name = "{loss}"']
+    lines = ["[encoder]", f"first_stage_weight = {first_stage_weight}"]
+    lines += ["[lists]", f"relevant = {lists}", "[loss]", f'name = "{loss}"']
     lines += [f"{key} = {value!r}" for key, value in settings.items()]
     (folder / name).mkdir()
     (folder / name / "config.toml").write_text(

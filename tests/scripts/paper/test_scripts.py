@@ -149,6 +149,7 @@ def test_losses_on_text_are_compared_with_the_first_stage(call, tmp_path):
     for seed, test in ((0, 0.4), (1, 0.2)):
         write_cell(place, f"hinge-{seed}", folds, [0.5], [test], loss="hinge", seed=seed)
     write_cell(place, "long", folds, [0.5], [0.8], loss="softmax", lists=4)
+    write_cell(place, "added", folds, [0.5], [0.7], loss="listnet", first_stage_weight=0.5)
     first = tmp_path / "bm25.run"
     write_run({query: {f"{query}-{i}": float(i) for i in range(DOCUMENTS)} for query in QUERIES}, first, "bm25")
 
@@ -158,5 +159,6 @@ def test_losses_on_text_are_compared_with_the_first_stage(call, tmp_path):
     assert lines["smoothi"][:6] == ["smoothi", "1", "0.0001", "2", "1", "0.5000"]
     assert lines["hinge"][:5] == ["hinge", "0.0001", "1", "2", "0.3000"]
     assert lines["softmax"][:8] == ["softmax", "4", "+", "2", "0.0001", "1", "1", "0.8000"]
+    assert lines["listnet"][:7] == ["listnet", "first", "stage", "0.5", "0.0001", "1", "1"]
     assert lines["first"][:3] == ["first", "stage", "0.0000"]
     assert "10 test queries" in printed
