@@ -40,12 +40,12 @@ class PaddedTexts(Passages):
     features: dict[str, Any] = field(default_factory=dict)
 
 
-def pack_texts(model: "SentenceTransformer", precision: Precision) -> Autocast:
+def pack_texts(model: "SentenceTransformer", precision: Precision, *, trained: bool = False) -> Autocast:
     """Packs the texts of a sentence-transformers model, and chooses its precision; returns the autocast for its calls.
 
     A transformer stays padded if its attention cannot be replaced or if packing changes its vectors. `auto` takes half
-    precision if the model is not SMALL and its vectors change only by rounding. Raises UserError for a precision that
-    the device does not support.
+    precision if the model is not SMALL and its vectors change only by rounding. A model to be `trained` keeps its
+    weights in float32. Raises UserError for a precision that the device does not support.
     """
     device: torch.device = model.device
     chosen = choose_precision(precision, device, "precision")
@@ -64,7 +64,7 @@ def pack_texts(model: "SentenceTransformer", precision: Precision) -> Autocast:
             small = sum(weight.numel() for weight in model.parameters()) < SMALL
             if small or max(errors) > FARTHEST:
                 return autocast_of("float32", device)
-    for transformer in transformers:
+    for transformer in [] if trained else transformers:
         for module in transformer.modules():
             if type(module) is nn.Linear:
                 module.to(half)  # otherwise autocast casts the weights in each call

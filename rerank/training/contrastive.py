@@ -6,7 +6,7 @@ The loss of a query is the cross-entropy of its relevant passage among all passa
 
 import logging
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,10 +18,13 @@ import numpy as np
 import torch
 from accelerate import PartialState
 from accelerate.state import AcceleratorState, is_initialized
+from torch import Tensor, nn
 
 from rerank.data.types import Candidates
 from rerank.models.bi_encoder import load_model
+from rerank.models.gpu import Autocast, Precision, choose_precision
 from rerank.models.hub import quiet_transformers
+from rerank.models.packed_texts import pack_texts
 from rerank.training.estimate import MOST_MEASURED
 from rerank.training.randomness import seeded
 from rerank.utils.errors import UserError
@@ -59,6 +62,8 @@ class Plan:
 
     texts: the query, the relevant passage and the negative passages of each list; all lists have as many.
     batches: the indices of the lists of each step.
+    precision: of the forward pass; weights and loss are in float32, and so is everything where it would be fp16, which
+        needs a gradient scaler.
     """
 
     texts: Sequence[tuple[str, ...]]
@@ -66,6 +71,7 @@ class Plan:
     lr: float
     seed: int
     device: str
+    precision: Precision = "auto"
 
 
 def to_batches(lists: Sequence[Candidates], size: int, relevant: Mapping[str, AbstractSet[str]]) -> list[list[int]]:
@@ -104,16 +110,17 @@ def to_batches(lists: Sequence[Candidates], size: int, relevant: Mapping[str, Ab
 
 
 def fine_tune(encoder: str, plan: Plan, folder: Path, out: Path) -> None:
-    """Fine-tunes a bi-encoder in float32 and writes it to `out`; the state of an unfinished training is in `folder`.
+    """Fine-tunes a bi-encoder and writes it to `out`; the state of an unfinished training is in `folder`.
 
-    The same plan gives the same bytes, resumed or not; without a list the bi-encoder stays as it is. Nothing of the
+    Texts are packed without padding where the model allows it; attention weights then have no dropout. The same plan
+    gives the same bytes, resumed or not; without a list the bi-encoder stays as it is. Nothing of the
     process is changed: neither random numbers, loggers nor trackers. Raises UserError in one of several processes, and
     if accelerate already uses another device or a mixed precision.
     """
-    with _opened(encoder, plan) as model:
+    with _opened(encoder, plan) as (model, autocast):
         states = folder / STATE
         if plan.batches:
-            trainer = _trainer(model, plan, states)
+            trainer = _trainer(model, autocast, plan, states)
             if log.isEnabledFor(logging.INFO):
                 with seeded(plan.seed, torch.device(plan.device)):
                     _say_how_long(trainer, plan)
@@ -124,8 +131,11 @@ def fine_tune(encoder: str, plan: Plan, folder: Path, out: Path) -> None:
 
 
 @contextmanager
-def _opened(encoder: str, plan: Plan) -> Iterator[Any]:
-    """The bi-encoder of a plan, to be fine-tuned in the block. Raises the errors of `fine_tune`."""
+def _opened(encoder: str, plan: Plan) -> Iterator[tuple[Any, Autocast]]:
+    """The bi-encoder of a plan, to be fine-tuned in the block, and the autocast for its calls.
+
+    Raises the errors of `fine_tune`.
+    """
     from sentence_transformers import SentenceTransformer
 
     device = torch.device(plan.device)
@@ -143,11 +153,13 @@ def _opened(encoder: str, plan: Plan) -> Iterator[Any]:
             "bi-encoder in another process"
         )
     with quiet_transformers(), seeded(plan.seed, device), _kept_random():
-        yield load_model(SentenceTransformer, encoder, plan.device)
+        model = load_model(SentenceTransformer, encoder, plan.device)
+        is_fp16 = choose_precision(plan.precision, device) == "fp16"
+        yield model, pack_texts(model, "float32" if is_fp16 else plan.precision, trained=True)
 
 
-def _loss() -> Any:
-    """The class of the loss; sentence-transformers 5 and 6 have it in different places."""
+def loss_class() -> Any:
+    """MultipleNegativesRankingLoss, which sentence-transformers 5 and 6 have in different places."""
     try:
         from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     except ImportError:
@@ -155,7 +167,20 @@ def _loss() -> Any:
     return MultipleNegativesRankingLoss
 
 
-def _trainer(model: Any, plan: Plan, folder: Path) -> "SentenceTransformerTrainer":
+def _loss(model: Any, autocast: Autocast) -> nn.Module:
+    """The loss, in float32, of vectors that are computed within `autocast`."""
+
+    class Loss(loss_class()):  # type: ignore[misc]
+        def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
+            with autocast():
+                vectors = [self.model(features)["sentence_embedding"] for features in sentence_features]
+            loss: Tensor = self.compute_loss_from_embeddings([of_column.float() for of_column in vectors], labels)
+            return loss
+
+    return Loss(model)
+
+
+def _trainer(model: Any, autocast: Autocast, plan: Plan, folder: Path) -> "SentenceTransformerTrainer":
     """The trainer of a plan, which keeps its state in `folder`, and neither reports nor prints."""
     from datasets import Dataset
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
@@ -208,7 +233,7 @@ def _trainer(model: Any, plan: Plan, folder: Path) -> "SentenceTransformerTraine
         dataloader_pin_memory=False,
     )
     texts_of = dict(zip(columns, map(list, zip(*plan.texts, strict=True)), strict=True))
-    loss = _loss()(model)
+    loss = _loss(model, autocast)
     trainer = Trainer(
         model=model, args=args, train_dataset=Dataset.from_dict(texts_of), loss=loss, callbacks=[Progress()]
     )
@@ -218,8 +243,8 @@ def _trainer(model: Any, plan: Plan, folder: Path) -> "SentenceTransformerTraine
 
 def measure(encoder: str, plan: Plan) -> float:
     """The mean seconds of the gradient of a list, measured for about a second on the lists of a plan."""
-    with _opened(encoder, plan) as model, TemporaryDirectory() as folder:
-        return _list_seconds(_trainer(model, plan, Path(folder)), plan)
+    with _opened(encoder, plan) as (model, autocast), TemporaryDirectory() as folder:
+        return _list_seconds(_trainer(model, autocast, plan, Path(folder)), plan)
 
 
 def _list_seconds(trainer: Any, plan: Plan) -> float:

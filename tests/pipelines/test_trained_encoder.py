@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
@@ -126,6 +127,39 @@ def test_no_judgment_of_a_query_changes_its_own_ranking(here):
     after = read_run("other/runs/trained.run")
     assert after[QUERY] == before[QUERY]
     assert after != before
+
+
+def test_packed_texts_are_fine_tuned_as_padded_ones(here, tmp_path):
+    """Without dropout, in float32: the loop of the padded model, AdamW, a falling learning rate, gradients cut at 1."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.util import cos_sim
+
+    config = json.loads(Path("encoder/config.json").read_text())
+    shutil.copytree("encoder", tmp_path / "encoder")
+    (tmp_path / "encoder/config.json").write_text(
+        json.dumps(config | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
+    )
+    lists = [("alpha0", "good", "bad " * 9), ("alpha1 beta", "good " * 7, "bad"), ("beta", "more", "good bad more")]
+    batches, lr = [[0, 1], [2, 0], [1, 2]], 1e-3
+    fine_tune(
+        str(tmp_path / "encoder"), Plan(lists, batches, lr, 0, "cpu", "float32"), tmp_path / "work", tmp_path / "packed"
+    )
+
+    model = SentenceTransformer(str(tmp_path / "encoder"), device="cpu").train()
+    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.0)
+    for step, batch in enumerate(batches):
+        optimizer.param_groups[0]["lr"] = lr * (1 - step / len(batches))
+        columns = zip(*(lists[number] for number in batch), strict=True)
+        queries, *documents = (model(model.tokenize(list(texts)))["sentence_embedding"] for texts in columns)
+        scores = 20 * cos_sim(queries, torch.cat(documents))
+        torch.nn.functional.cross_entropy(scores, torch.arange(len(batch))).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    found = SentenceTransformer(str(tmp_path / "packed"), device="cpu")
+    for (name, expected), weights in zip(model.state_dict().items(), found.state_dict().values(), strict=True):
+        torch.testing.assert_close(weights, expected, atol=1e-5, rtol=1e-4, msg=name)
+    assert "rerank_packed" not in (tmp_path / "packed/config.json").read_text()
 
 
 def test_an_interrupted_training_goes_on_and_ends_with_the_same_bytes(here, monkeypatch):

@@ -106,6 +106,13 @@ def test_embedding(rows_of):
     assert rows["rerank, float32, long documents"]["difference"] < 1e-5
 
 
+def test_fine_tuning(rows_of):
+    rows, _ = rows_of("fine-tuning", "--encoder", "small", "--lists", 3, "--rounds", 1)
+    names = ["float32", "bf16"]
+    assert list(rows) == [f"{who}, {name}" for name in names for who in ("rerank", "SentenceTransformerTrainer")]
+    assert all(rows[f"SentenceTransformerTrainer, {name}"]["rerank is × faster"] > 0 for name in names)
+
+
 def test_training(rows_of, encoder_folder):
     rows, settings = rows_of("training", "--encoder", encoder_folder, "--lists", training.LISTS_PER_STEP, "--rounds", 1)
     peers = [training.BASELINE, training.UNDROPPED]

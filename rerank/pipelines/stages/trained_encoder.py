@@ -103,6 +103,7 @@ class TrainedEncoderStage(Composable):
             self.lr,
             seed,
             str(encoder.model.device),
+            world.config.training.precision,
         )
         fine_tune(world.place_of(self.encoder), plan, folder, folder / MODEL)
         return self._ranker(world, folder, "collection" if fold.is_final else "candidates")
@@ -121,7 +122,8 @@ class TrainedEncoderStage(Composable):
             return 0.0
         size = max(map(len, texts))
         texts = [of_list for of_list in texts if len(of_list) == size]
-        plan = Plan(texts, [], self.lr, 0, str(world.encoder(self.encoder).model.device))
+        device, precision = str(world.encoder(self.encoder).model.device), world.config.training.precision
+        plan = Plan(texts, [], self.lr, 0, device, precision)
         lists = self.epochs * self.lists_per_epoch
         embedded = min(1.0, len(fold.test) * self.depth / world.texts.count())
         return lists * measure(world.place_of(self.encoder), plan) + embedded * world.seconds_to_embed(self.encoder)
