@@ -38,7 +38,7 @@ HELP = {
     "alpha": "Inverse temperature, above 0: of the soft ranks in approx and adr_mse, factor of the scores in smoothi.",
     "weighting": "The weights of pairs for ndcg and ndcg@K: ndcg_loss2, lambda_rank or ndcg_loss2++.",
     "mu": "Weight of ndcg_loss2 in ndcg_loss2++, 0 or above.",
-    "beta": "Inverse temperature, above 0, of the cut-off in p@K and ndcg@K and of the comparison of ranks in ap.",
+    "beta": "Inverse temperature, above 0, of the soft cut-off at K and of the comparison of ranks in ap, rr and rr@K.",
     "cutoff_offset": "The soft cut-off is at rank K + cutoff_offset.",
     "temperature": "Above 0. The smaller, the closer to the true ranking; in distill_kl, T of both softmaxes.",
     "strength": "Above 0. The smaller, the closer to the true ranks, and the fewer documents have a gradient.",

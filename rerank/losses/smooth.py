@@ -80,7 +80,7 @@ def approx(
     Args:
         metric: p@K, rr@K, ndcg@K, rr, ndcg or ap.
         alpha: inverse temperature of the soft ranks, above 0.
-        beta: inverse temperature, above 0, of the cut-off in p@K and ndcg@K and of the comparison of ranks in ap.
+        beta: inverse temperature, above 0, of the soft cut-off at K and of the comparison of ranks in ap, rr and rr@K.
         cutoff_offset: the soft cut-off is at rank K + cutoff_offset.
 
     Reference:

@@ -49,7 +49,7 @@ def pirank(
     """1 − metric of NeuralSort's rank indicators, with the expected gain at each rank.
 
     NDCG is Σ_r D(r) Σ_j I_j^r (2^{y_j} − 1) / Z, whereas `neuralsort` uses the gain 2^e − 1 of the expected label e.
-    For P@K and AP both losses are equal.
+    For P@K, RR and AP both losses are equal.
 
     Args:
         metric: p@K, rr@K, ndcg@K, rr, ndcg or ap.
@@ -131,7 +131,7 @@ def fastsort(
 
     Args:
         metric: p@K, rr@K, ndcg@K, rr, ndcg or ap.
-        beta: inverse temperature, above 0, of the cut-off in p@K and ndcg@K and of the comparison of ranks in ap.
+        beta: inverse temperature, above 0, of the soft cut-off at K and of the comparison of ranks in ap, rr and rr@K.
         cutoff_offset: the soft cut-off is at rank K + cutoff_offset.
         strength: above 0; the smaller, the closer to the true ranks, and the fewer documents have a gradient.
 
@@ -162,7 +162,7 @@ def ot(
 
     Args:
         metric: p@K, rr@K, ndcg@K, rr, ndcg or ap.
-        beta: inverse temperature, above 0, of the cut-off in p@K and ndcg@K and of the comparison of ranks in ap.
+        beta: inverse temperature, above 0, of the soft cut-off at K and of the comparison of ranks in ap, rr and rr@K.
         cutoff_offset: the soft cut-off is at rank K + cutoff_offset.
         epsilon: weight of the entropic regularisation, above 0; the smaller, the closer to the true ranks.
 

@@ -107,6 +107,14 @@ def test_the_table_of_help_and_files_says_what_the_functions_are():
             assert f"    {key}: " in docstring
 
 
+def test_the_help_of_beta_names_each_metric_that_it_changes():
+    scores, labels = torch.tensor([[0.3, 0.2, 0.1]]), torch.tensor([[0, 1, 1]])
+    for metric in ("p@2", "rr@2", "ndcg@2", "rr", "ndcg", "ap"):
+        soft, sharp = (create("approx", metric=metric, beta=beta)(scores, labels) for beta in (1.0, 100.0))
+        named = "cut-off at K" in HELP["beta"] if "@" in metric else f" {metric}" in HELP["beta"]
+        assert named == (not torch.equal(soft, sharp))
+
+
 def test_a_loss_that_is_registered_later_is_in_the_table_of_help(toy):
     assert losses()["toy"] == {"toy_scale": 1.0, "ranks": 3}
     assert help_of("toy_scale") == "Inverse temperature, above 0."
