@@ -36,7 +36,7 @@ from rerank.utils.parallel import failures
 from rerank.utils.progress import log, progress
 
 MOST_PARTS = 100
-"""Most parts by default: an interrupted command loses at most one hundredth of its work."""
+"""Most parts by default: an interrupted command loses one part at most, a hundredth of a long work."""
 
 LEAST_TOKENS = 2**18
 """Least tokens of a part by default, so that small runs have few parts."""
