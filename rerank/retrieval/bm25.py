@@ -155,10 +155,12 @@ def retrieve(
 ) -> Run:
     """The best `depth` documents of each judged query of a collection by BM25, best first.
 
-    Without judgments all queries are searched. `collection` is an opened collection, or a folder or id to open. `index`
-    is as in `choose_index`. A new index is kept in the folder `cache`, by default a temporary folder that is removed.
-    `language` is a code such as "de" (`rerank.config.languages`). Raises the errors of `choose_index`, TypeError
-    for arguments of other types, and UserError for numbers out of the bounds of `FirstStageSettings`.
+    Without judgments all queries are searched, and so are all queries of the file of a collection that was opened with
+    one. `collection` is an opened collection, or a folder or id to open. `index` is "auto", "own", the name of a
+    prebuilt index of Pyserini or a folder, as for `--first-stage.index`. A new index is kept in the folder `cache`, by
+    default a temporary folder that is removed. `language` is a code such as "de" (`rerank.config.languages`). Raises
+    UserError for an index that cannot be found, downloaded or built, and for numbers out of the bounds of
+    `FirstStageSettings`, and TypeError for arguments of other types.
 
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "corpus.jsonl").write_text('{"_id": "d1", "title": "Wings", "text": "Lift and drag."}')
