@@ -17,8 +17,8 @@ from rerank.pipelines.stages.late_interaction import LateInteractionRanker
 from rerank.pipelines.stages.world import World
 from rerank.retrieval.words import content_words, find_words, mark, snippet
 
-QUERY = "query"
-"""The id of the query of a search."""
+QUERY = "of this search"
+"""The id of the query of a search; no file or collection has one with spaces, which a `run` stage would take for it."""
 
 LEAST_SIMILARITY = 0.6
 """Smallest similarity of two words that is shown as a match; `python -m scripts.benchmarks matches` measures it."""

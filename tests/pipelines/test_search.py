@@ -7,7 +7,12 @@ import pytest
 
 from rerank import open_collection
 from rerank.config import CollectionSettings, Config, EncoderSettings, FirstStageSettings
+from rerank.data.types import Fold
+from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.open import bm25_and
+from rerank.pipelines.pipeline import Pipeline
+from rerank.pipelines.stages import RunFileStage
+from rerank.pipelines.stages.world import World
 from rerank.retrieval.bm25 import retrieve
 from rerank.training.device import open_reranker
 from rerank.utils.errors import UserError
@@ -117,3 +122,16 @@ def test_function_words_are_not_marked_and_are_no_answer(here, model):
     assert "No document has a word of the query" in found.note
     assert pipeline.find("zzzz") == ([], 0, "")
     assert pipeline.find("what which", 1).total == 2
+
+
+def test_a_query_of_a_run_file_is_never_taken_for_that_of_a_search(here):
+    """Whatever its id is, also where the collection has it."""
+    (qrels := Path("towns/qrels/test.tsv")).write_text(qrels.read_text().replace("q1\t", "query\t"))
+    (queries := Path("towns/queries.jsonl")).write_text(queries.read_text().replace('"q1"', '"query"'))
+    Path("towns.run").write_text("query Q0 d1 1 1.0 towns\n")
+    world = World.open(settings())
+    stage = RunFileStage("towns.run")
+    pipeline = Pipeline.of(Fitted({"run": stage}, world, {"run": stage.fit(world, Fold("1", (), (), ()), [], Path())}))
+    assert list(pipeline.rank({"query": "any"})) == ["query"]
+    with pytest.raises(UserError, match=r"towns\.run: has no query of this search: a stage of kind run ranks only"):
+        pipeline.search("another text")
