@@ -5,6 +5,7 @@ from functools import partial
 from scripts.benchmarks.embedding import embedding
 from scripts.benchmarks.exports import exports
 from scripts.benchmarks.fine_tuning import fine_tuning
+from scripts.benchmarks.heads import heads
 from scripts.benchmarks.losses import losses
 from scripts.benchmarks.matches import matches
 from scripts.benchmarks.scoring import scoring
@@ -19,7 +20,7 @@ app = open_app(
     "Measures rerank on this machine, side by side with other libraries.",
 )
 for _command in (
-    training, scoring, embedding, fine_tuning, exports, losses, search, matches, serving_load, serving_restart,
+    training, scoring, embedding, fine_tuning, exports, heads, losses, search, matches, serving_load, serving_restart,
 ):  # fmt: skip
     app.command(_command)
 main = partial(run_app, app)

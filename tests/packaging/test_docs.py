@@ -3,12 +3,14 @@
 import itertools
 import re
 import shlex
+from importlib.util import find_spec
 
 import pytest
 from markdown.extensions.toc import slugify
 from markdown_it import MarkdownIt
 
 from rerank.cli.app import make_app
+from scripts.benchmarks.commands import app as benchmarks
 from scripts.pages.blocks import PYTHON, SHELL, blocks_of, commands_of
 from tests.support.paths import ROOT
 
@@ -75,3 +77,12 @@ def check_command(command):
         make_app().parse_args(words[1:], exit_on_error=False, print_error=False)
     if words[0].startswith("scripts/"):
         assert (ROOT / words[0]).is_file()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_modules_and_benchmarks_that_a_page_names_exist(page):
+    text = page.read_text(encoding="utf-8")
+    for module in re.findall(r"python -m ((?:scripts|tests)[.\w]*)", text):
+        assert find_spec(module), module
+    for command in re.findall(r"python -m scripts\.benchmarks ([a-z-]+)", text):
+        assert command in benchmarks, command

@@ -71,6 +71,13 @@ def rows_of(monkeypatch, tmp_path, capsys):
     return run
 
 
+def test_heads(rows_of):
+    rows, settings = rows_of("heads", "--largest-score", 3)
+    assert list(rows) == ["a plain linear layer", "identity", "pair", "small pair"]
+    assert settings["largest_score"] == 3
+    assert all(0 < row["float32"] < 1e-5 < row["float16"] < 1 for row in rows.values())
+
+
 def test_losses(rows_of):
     rows, settings = rows_of("losses", "--lists", 2, "--documents", 5, "--rounds", 2)
     assert list(rows) == [bench_losses.BASELINE, *LOSSES]
