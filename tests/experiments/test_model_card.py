@@ -33,8 +33,17 @@ def test_a_trained_model_has_a_card_with_the_values_of_its_manifest(here):
     assert "The checkpoint is a `BertForSequenceClassification` with one output" in card.text
     assert "together at most 24 tokens" in card.text
     assert "pools their scores (max)" in card.text
-    assert "the same score if query and document fit into 24 tokens and\nthe document has at most 800." in card.text
+    same = "the same score if query and document fit into 24 tokens, nothing of the query is cut, and\nthe document has"
+    assert f"{same} at most 800." in card.text
     assert 'name = "smoothi"' in card.text
+
+
+def test_a_card_says_which_documents_other_libraries_score_alike(here):
+    """A document of more than one passage is none of them, although it would fit beside the query."""
+    main(command("--fold", "1", "--encoder.passage-tokens", "8", "--encoder.pooling", "max"))
+    text = card_of(CHECKPOINT).text
+    assert "rerank cuts a query at half of that, or at what a passage leaves of it. It cuts a document into" in text
+    assert "nothing of the query is cut, and\nthe document has at most 8." in text
 
 
 def test_the_python_code_of_a_card_runs(there):
