@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 
+from rerank import Reranker
 from rerank.cli.main import main
 from tests.support.small_collection import command
+from tests.support.small_world import WORDS
+from tests.support.tiny_decoders import make_decoder
 
 CHECKPOINT = Path("runs/towns/smoothi/fold1/checkpoint")
 
@@ -46,17 +49,25 @@ def test_a_card_says_which_documents_other_libraries_score_alike(here):
     assert "nothing of the query is cut, and\nthe document has at most 8." in text
 
 
-def test_the_python_code_of_a_card_runs(there):
+TEMPLATE = '"{query}" <é>\n{document}'
+
+
+@pytest.mark.parametrize(("encoder", "template"), [("encoder", ""), ("encoder", TEMPLATE), ("decoder", TEMPLATE)])
+def test_the_python_code_of_a_card_runs(encoder, template, here):
+    """It gives the scores of `Reranker`, also with a template."""
+    make_decoder("qwen3", Path("decoder"), WORDS)
+    main(command("--fold", "1", "--encoder", encoder, "--encoder.template", template))
     blocks = card_of(CHECKPOINT).text.split("```python\n")[1:]
     assert len(blocks) == 3
     names = {"query": "amber0", "documents": ["amber0 good", "river bad"]}
-    scores = []
+    scores = [Reranker.load(CHECKPOINT).score(**names).tolist()]
     for block in blocks:
         code = block.partition("```")[0].replace("path/or/name", str(CHECKPOINT))
         exec(code, names)
         if "scores" in names:
             scores.append(names["scores"].tolist())
-    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+    assert len(scores) == 3
+    assert scores[1:] == [pytest.approx(scores[0], abs=1e-5)] * 2
 
 
 def test_licence_and_base_model_are_those_of_the_encoders_card(here):
