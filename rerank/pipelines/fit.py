@@ -54,7 +54,7 @@ FEWEST_PARTS = 3
 """Fewest parts: one tests, one validates, the rest train."""
 
 FAR_SHARE = 0.05
-"""The share of the collection's own queries that count as far from all documents, by their most similar document."""
+"""The share of the judged queries that count as far from all documents, by their most similar document."""
 
 
 def fit(
