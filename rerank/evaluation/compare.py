@@ -23,7 +23,7 @@ from rerank.evaluation.run_comparison import (
 from rerank.evaluation.significance import CORRECTIONS, TESTS
 from rerank.evaluation.tables import Table, render
 from rerank.utils.errors import UserError, nearest
-from rerank.utils.texts import check_name
+from rerank.utils.texts import check_name, counted
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class JudgedQueries:
     def averaged_over(self) -> str:
         """The units of the means, such as "5 folds, 249 queries"."""
         folds = f"{len(self.fold_queries)} folds, " if self.fold_queries else ""
-        return f"{folds}{len(self.qrels)} queries" + (f" of fold {self.fold}" if self.fold else "")
+        return f"{folds}{counted(len(self.qrels), 'query')}" + (f" of fold {self.fold}" if self.fold else "")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from rerank.experiments.runs.manifest import DISTRIBUTION, version
 from rerank.experiments.runs.settings import to_toml
 from rerank.models.hub import encoder_folder
 from rerank.utils.files import write_text
+from rerank.utils.texts import counted
 
 CARD = "README.md"
 
@@ -37,6 +38,7 @@ def write_training_card(
         settings=to_toml(config).strip(),
         config=config,
         collection=collection,
+        counted=counted,
         fold=fold,
         facts=facts,
         measures=_measures(fold, means),

@@ -1,6 +1,7 @@
 """The model card: front matter for the hub, and what the manifest says, in words."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ def test_a_trained_model_has_a_card_with_the_values_of_its_manifest(here):
     same = "the same score if query and document fit into 24 tokens, nothing of the query is cut, and\nthe document has"
     assert f"{same} at most 800." in card.text
     assert 'name = "smoothi"' in card.text
+    assert re.search(r"was the best on (1 validation query|\d+ validation queries)\.", card.text)
 
 
 def test_a_card_says_which_documents_other_libraries_score_alike(here):
