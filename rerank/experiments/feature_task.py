@@ -181,6 +181,10 @@ class FeatureTask:
     def load(self, checkpoint: Path) -> None:
         self.model = open_feature_mlp(checkpoint).to(self.accelerator.device)
 
+    def inputs(self) -> dict[str, str]:
+        """The hash of what training reads, by name."""
+        return {"feature files": short_hash(*sorted(self.dataset.sets[self.fold.name][1].checksums.items()))}
+
     def facts(self) -> dict[str, object]:
         return {
             "features": {"width": self.model.features, "files": self.dataset.sets[self.fold.name][1].checksums},

@@ -53,6 +53,7 @@ from rerank.models.scoring import Scorer, score_candidates
 from rerank.training.device import precision_facts
 from rerank.training.objective import open_loss
 from rerank.training.task import Split
+from rerank.utils.files import kept_hash, short_hash_of
 from rerank.utils.progress import log
 
 
@@ -228,6 +229,17 @@ class TextTask:
         self.model = open_cross_encoder(str(checkpoint), self.config.encoder.pooling, self.training.seed)
         self.model.first_stage_weight = self.config.encoder.first_stage_weight
         _place(self.model, self.training, self.accelerator)
+
+    def inputs(self) -> dict[str, str]:
+        """The hashes of what training reads, except for judgments, by name."""
+        dataset = self.dataset
+        query_ids = (*self.fold.train, *self.fold.valid, *self.fold.test)
+        return {
+            "queries": short_hash_of(dataset.collection.queries[query_id] for query_id in query_ids),
+            "documents": dataset.collection.fingerprint,
+            "candidates": kept_hash(dataset.first_stage) if dataset.first_stage else "",
+            "training lists": dataset.lists.sha256 if dataset.lists else "",
+        }
 
     def facts(self) -> dict[str, object]:
         dataset, documents = self.dataset, self.passages.documents

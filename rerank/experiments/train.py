@@ -1,6 +1,7 @@
 """Trains an experiment: a data set → folds × (train, score) → runs/<collection>/<experiment>."""
 
 import contextlib
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -26,8 +27,10 @@ from rerank.training.loop import best_epoch
 from rerank.training.objective import train_to_rank
 from rerank.training.state import EpochRecord
 from rerank.training.tracking import tracked
-from rerank.utils.files import atomic_write, remove
+from rerank.utils.errors import UserError
+from rerank.utils.files import atomic_write, remove, short_hash, write_text
 from rerank.utils.integrity import files_below, record_of
+from rerank.utils.json_files import read_json
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
 from rerank.utils.texts import counted
@@ -84,7 +87,7 @@ def train_folds(config: Config, fold: str = "all") -> ExperimentFolder:
         with exclusive(experiment.accelerator, folder.path, LOCK):
             if folder.finished:
                 if experiment.accelerator.is_main_process:
-                    remove(folder.state)  # a kill after the last file may have left it
+                    _remove_state(folder)  # a kill after the last file may have left it
                 log.info(f"{folder.tag}, fold {one_fold.name}: finished already")
             else:
                 train_fold(experiment, one_fold, left)
@@ -112,6 +115,7 @@ def train_fold(experiment: Experiment, fold: Fold, left: int = 1) -> None:
     config, collection = dataset.config, dataset.folder.path
     log.info(f"training {folder.tag}, fold {fold.name}, with {dataset.model} on {accelerator.device}")
     task = dataset.task(fold, accelerator)
+    _expect_same_inputs(folder, task, fold, accelerator.is_main_process)
     name = folder.path.relative_to(collection).as_posix()
     say_before(task, config.loss, accelerator, left)
     with tracked(accelerator, config, collection.name, name, folder.tracking):
@@ -139,6 +143,28 @@ def train_fold(experiment: Experiment, fold: Fold, left: int = 1) -> None:
         }
         _write_results(folder, task, run, facts)
     accelerator.wait_for_everyone()
+
+
+def _expect_same_inputs(folder: FoldFolder, task: TextTask | FeatureTask, fold: Fold, writes: bool) -> None:
+    """Raises UserError if the fold's training began on other inputs; with `writes`, records those of a new training."""
+    judged = [(split, judgments_hash(task.qrels(split))) for split in task.judged_splits]
+    inputs = {"folds": short_hash(fold), "judgments": short_hash(*judged), **task.inputs()}
+    if not folder.state.is_dir():
+        if writes:
+            write_text(folder.inputs, json.dumps(inputs))
+        return
+    remedy = f"remove {folder.state} to start again"
+    before = read_json(folder.inputs, dict[str, str], remedy)
+    if changed := [name for name, value in inputs.items() if before.get(name) != value]:
+        raise UserError(
+            f"{folder.state}: cannot resume training (it began with other {' and other '.join(changed)}); {remedy}"
+        )
+
+
+def _remove_state(folder: FoldFolder) -> None:
+    """Removes what only an unfinished fold needs; its state is three times as large as the model."""
+    remove(folder.state)
+    remove(folder.inputs)
 
 
 def behind_first_stage(best: EpochRecord, fold: Fold, measure: str) -> str | None:
@@ -171,4 +197,4 @@ def _write_results(folder: FoldFolder, task: TextTask | FeatureTask, run: Run | 
             write_training_card(folder.checkpoint, task.config, task.dataset.collection.name, task.fold, facts, means)
         files = [*files_below(folder.checkpoint), folder.log]
         write_manifest(folder.manifest, {**facts, "files": record_of(folder.path, files)})
-    remove(folder.state)  # only an unfinished fold needs it; it is three times as large as the model
+    _remove_state(folder)

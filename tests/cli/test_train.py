@@ -1,6 +1,7 @@
 """`rerank train` as a user types it: train, resume, evaluate; devices and precisions; several processes."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,15 @@ from rerank.data.runs import read_run
 from rerank.training import loop
 from tests.support.fake_cards import insert_card
 from tests.support.processes import in_two_processes
-from tests.support.small_collection import command, epochs_of, exit_code, failed, run_beside_another, write_split
+from tests.support.small_collection import (
+    command,
+    epochs_of,
+    exit_code,
+    failed,
+    run_beside_another,
+    write_qrels,
+    write_split,
+)
 
 
 def test_both_losses_over_all_folds_and_the_table(here, capsys):
@@ -71,6 +80,39 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_file(here, capsys, in
     main(command("--fold", "2", "--name", "whole"))
     runs = [(here / "runs" / "towns" / name / "fold2" / "test.run").read_text() for name in ("smoothi", "whole")]
     assert runs[0].replace(" smoothi\n", " whole\n") == runs[1]
+
+
+LISTS, JUDGED = Path("lists.jsonl"), Path("towns/qrels/test.tsv")
+LIST = '{"query_id": "q0", "doc_ids": ["d0-0", "d0-1"], "labels": [1, 0]}\n'
+
+
+def append(path, line):
+    path.write_text(path.read_text() + line)
+
+
+@pytest.mark.parametrize(
+    ("changed", "more", "change"),
+    [
+        ("training lists", ["--training.lists", "lists.jsonl"], lambda: append(LISTS, LIST)),
+        ("candidates", ["--first-stage.run", "bm25.run"], lambda: append(Path("bm25.run"), "q0 Q0 d1-0 9 -9 x\n")),
+        ("judgments", [], lambda: append(JUDGED, "q0\td14-0\t1\nq1\td14-0\t1\nq2\td14-0\t1\n")),
+        ("folds and other judgments", ["--first-stage.run", "bm25.run"], lambda: write_qrels(range(10), JUDGED)),
+    ],
+)
+def test_a_training_does_not_go_on_with_other_inputs(here, capsys, interrupted, changed, more, change):
+    """The manifest would name the later ones alone, and a query that trained could be a test query by now."""
+    LISTS.write_text("".join(LIST.replace("q0", f"q{number}") for number in range(15)))
+    shutil.copy("runs/towns/bm25.run", "bm25.run")
+    words = command("--fold", "2", *more)
+    assert interrupted(words) == 130
+    change()
+    state = "runs/towns/smoothi/fold2/state"
+    line = failed(capsys, *words)
+    assert f"{state}: cannot resume training (it began with other {changed}" in line
+    shutil.rmtree(state)
+    main(words)
+    assert len(epochs_of(Path("runs/towns/smoothi/fold2"))) == 2
+    assert not Path("runs/towns/smoothi/fold2/inputs.json").exists()
 
 
 def test_two_processes_train_the_same_model_and_score_every_document_once(here):

@@ -47,6 +47,7 @@ class FoldFolder:
 
     checkpoint = Inside("checkpoint")  # the folder of the best epoch's model
     state = Inside("state")  # weights and optimizer after the last epoch of an unfinished training
+    inputs = Inside("inputs.json")  # the hashes of what an unfinished training learns from
     log = Inside("log.jsonl")  # one JSON record per epoch
     manifest = Inside(MANIFEST)  # settings, versions, device, hashes and results
     tracking = Inside("tracking")  # the files of an experiment tracker that writes files
