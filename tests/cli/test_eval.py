@@ -114,6 +114,19 @@ def test_judged_queries_that_a_run_lacks_count_0_or_are_left_out(runs: Path) -> 
     assert f"1 judged queries that a run lacks are left out: {lacking}." in text
 
 
+def test_runs_without_a_common_judged_query_are_refused(runs: Path, capsys: Any) -> None:
+    """A run with the ids of another collection, or two runs of different queries."""
+    (first, scores), *others = ranking(good=False).items()
+    write_run({f"other-{first}": scores}, runs / "other.run", "t")
+    paths = [str(runs / name) for name in ("other.run", "bm25.run")]
+    assert f"got queries other-{first} and {first}, " in failed(capsys, "eval", *paths, "--judged-queries-only")
+    write_run({first: scores}, runs / "one.run", "t")
+    write_run(dict(others), runs / "rest.run", "t")
+    paths = [str(runs / name) for name in ("one.run", "rest.run")]
+    line = failed(capsys, "eval", *paths, "--judged-queries-only")
+    assert line.endswith("qrels.txt: no judged query has documents in every run: nothing to compare")
+
+
 def test_flags_without_effect_on_a_pipeline_are_refused(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "pipeline.toml").touch()
     assert "--measures" in failed(capsys, "eval", str(tmp_path), "--measures")  # without a measure

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rerank.data.folds import SPLIT, read_folds
 from rerank.data.runs import read_qrels, read_run
-from rerank.data.trec import examples
+from rerank.data.trec import check_common, examples
 from rerank.data.types import Run
 from rerank.evaluation.compare import Comparison, compare_queries, map_to_folds, select_queries
 from rerank.evaluation.measures import DEFAULT_MEASURES, measure_names
@@ -175,7 +175,11 @@ def compare_files(
         fold = next(iter(fold_of.values())) if folds and len(set(fold_of.values())) == 1 else None
     lacking: dict[str, None] = {}
     if judged_queries_only:
+        for name, run in files.runs.items():
+            check_common(run, judged, name, str(qrels))
         lacking = dict.fromkeys(q for q in judged if not all(run.get(q) for run in files.runs.values()))
+        if len(lacking) == len(judged):
+            raise UserError(f"{qrels}: no judged query has documents in every run: nothing to compare")
     common = {query_id: grades for query_id, grades in judged.items() if query_id not in lacking}
     queries = select_queries(common, fold_of, fold, str(folds or "the folds in the names of the files"))
     comparison = compare_queries(files.runs, judged, queries, names, str(qrels))
