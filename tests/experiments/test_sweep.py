@@ -126,9 +126,10 @@ def test_a_mistake_ends_before_anything_is_trained(grid, capsys, words, expected
 def test_other_settings_are_refused_before_anything_is_trained(grid, inline, capsys):
     assert sweep("--fold", "1", "--epochs", "1") == 0
     capsys.readouterr()
-    assert "there training.epochs = 1; here training.epochs = 2" in failed(
-        capsys, "sweep", "grid.toml", "--fold", "2", "--epochs", "2"
-    )
+    changed = ["sweep", "grid.toml", "--fold", "2", "--epochs", "2"]
+    line = failed(capsys, *changed)
+    assert "there training.epochs = 1; here training.epochs = 2" in line
+    assert "another --output.folder for a sweep" in line  # it refuses --name
     assert not list(grid.glob("*/fold2"))
 
 

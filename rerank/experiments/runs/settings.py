@@ -75,7 +75,7 @@ def save_settings(config: Config, path: Path) -> None:
         if not changed:
             return
         old, new = ("; ".join(f"{key} = {values[i]}" for key, values in changed.items()) for i in (0, 1))
-        remedy = "give this one another --name, or remove the folder"
+        remedy = "take another --name, or another --output.folder for a sweep, or remove the folder"
         raise UserError(f"{path}: this experiment was begun with other settings: there {old}; here {new}; {remedy}")
     write_text(path, to_toml(config))
 
