@@ -67,6 +67,7 @@ def fit(collection: PathText, *, options: FitOptions = FitOptions(), flags: FitF
     from rerank.pipelines.evidence_table import limits
     from rerank.pipelines.fit import fit as fit_pipeline
     from rerank.pipelines.pipeline import Pipeline
+    from rerank.pipelines.stages import RunFileStage
 
     config = replace(config, collection=replace(config.collection, source=collection))
     pipeline = fit_pipeline(
@@ -86,5 +87,8 @@ def fit(collection: PathText, *, options: FitOptions = FitOptions(), flags: FitF
     evidence, folder = pipeline.evidence, pipeline.fitted.folder
     print_result(f"{evidence}\n")
     print_result(folder)
-    log.info(f'next: rerank search {folder} "your query"; rerank report {folder}; rerank serve {folder}')
+    if any(isinstance(settings, RunFileStage) for settings in pipeline.stages.values()):
+        log.info(f"next: rerank report {folder}")  # a new query is in no file
+    else:
+        log.info(f'next: rerank search {folder} "your query"; rerank report {folder}; rerank serve {folder}')
     log.info(limits(evidence.record))

@@ -529,3 +529,11 @@ def test_bm25_alone_needs_no_encoder(here, capsys):
     assert search[:2] == ["search", "p"]
     main(report)
     assert capsys.readouterr().out == "p-report.html\n"
+
+
+def test_no_search_is_advised_for_a_pipeline_that_ranks_the_queries_of_a_file(here, capsys):
+    shutil.copy("runs/towns/bm25.run", "kept.run")
+    Path("kept.toml").write_text('[stages.kept]\nkind = "run"\nfile = "kept.run"\n')
+    main(["fit", "towns", "--pipeline", "kept.toml", "--out", "p"])
+    assert next_commands(capsys.readouterr().err) == [["report", "p"]]
+    assert "ranks only the queries of its file" in failed(capsys, "search", "p", "good")
