@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from rerank.config import Config
@@ -10,7 +11,6 @@ from rerank.data.trec import lines_of_query, new_file
 from rerank.data.types import Run
 from rerank.experiments.runs.manifest import manifest_of, tag_of, write_manifest
 from rerank.pipelines.fitted import Fitted
-from rerank.pipelines.folder import load_fitted
 from rerank.pipelines.open import load_beside
 from rerank.retrieval.bm25 import log_unanswered
 from rerank.utils.errors import UserError
@@ -61,8 +61,13 @@ def score_queries(config: Config, folder: Path, out: Path) -> Path:
 
 
 def rank_judged(folder: Path, config: Config) -> Run:
-    """The run of a fitted pipeline for the judged queries of its collection."""
-    fitted = load_fitted(folder, config.training.device, config.training.precision)
+    """The run of a fitted pipeline for the judged queries of its collection.
+
+    The settings have the collection and its index, the folder of results, and the seed, for what is made of the run.
+    Raises UserError if others are changed, as a pipeline has its own.
+    """
+    own = replace(config, collection=replace(config.collection, source=""))
+    fitted = load_beside(own, folder, ("first_stage.index", "output.folder", "training.seed"))
     collection, run = fitted.world.collection, Run()
     judged = {query_id: text for query_id, text in collection.queries.items() if collection.qrels.get(query_id)}
     for _, runs in rank_each(fitted, judged):

@@ -122,3 +122,16 @@ def test_wrong_files_are_one_line_before_anything_is_ranked(here, capsys):
     assert "--out towns: is a folder, expected the name of a file" in failed(capsys, *words, "towns", "--by", RUN)
     line = failed(capsys, "mine", "towns", "--by", "no.run", "--out", str(OUT))
     assert "no.run: no such file; expected a run, or the folder or hub name of a model" in line
+
+
+def test_settings_without_effect_on_a_pipeline_are_refused(here, capsys):
+    """It ranks the queries as they were at the fit, to its own depth."""
+    main(["fit", "towns", "--encoder", "none", "--out", "p"])
+    rewritten = [
+        {**line, "text": "good"} for line in map(json.loads, Path("towns/queries.jsonl").read_text().splitlines())
+    ]
+    Path("rewritten.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rewritten))
+    for flag, value in (("--first-stage.depth", "2"), ("--collection.queries", "rewritten.jsonl")):
+        line = failed(capsys, "mine", "towns", "--by", "p", "--out", str(OUT), flag, value)
+        assert f"{flag} {value}: has no effect: p has its own settings; leave it out" in line
+    assert mined("--seed", "1", "--sampling", "random", by="p")
