@@ -124,6 +124,8 @@ def check_id(name: str, where: str, what: str) -> None:
     """Raises UserError for an id that a run file or a Lucene index cannot hold; `where` and `what` describe the id."""
     if name.split() != [name] or "\0" in name:
         raise UserError(f"{where}: {what} {shown(name)} is empty or has white space or a NUL, so no run can hold it")
+    if name.startswith("\ufeff"):  # lost where a file begins with it, and where Java gives it back
+        raise UserError(f"{where}: {what} {shown(name)} begins with a byte order mark; remove the mark")
     if len(name.encode()) > LONGEST_ID:
         raise UserError(f"{where}: {what} {shown(name)} has {len(name.encode())} bytes; expected {LONGEST_ID} at most")
 

@@ -165,6 +165,7 @@ def test_a_document_that_occurs_twice_in_a_large_collection_is_named_before_any_
             '{"_id": "d\\u00004", "text": "x"}',
             r"corpus\.jsonl:4: the _id 'd\\x004' is empty or has white space or a NUL",
         ),
+        ('{"_id": "\\ufeffd4", "text": "x"}', r"corpus\.jsonl:4: the _id '\\ufeffd4' begins with a byte order mark"),
         (f'{{"_id": "{"d" * 40_000}", "text": "x"}}', r"corpus\.jsonl:4: .*has 40000 bytes; expected 32766 at most"),
         ('{"_id": "d1", "text": "x"}', r"corpus\.jsonl:4: the document d1 occurs a second time"),
         ('{"_id": "d4", "text": "caf\udce9"}', r"corpus\.jsonl:4: not JSON \('utf-8' codec"),

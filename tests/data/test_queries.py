@@ -71,6 +71,7 @@ def test_a_text_may_be_empty(tmp_path):
     [
         ("q1\tlift\nq2 drag\n", r"topics:2: expected a query's id, a tab and its text, got 'q2 drag'"),
         ("q1\tlift\nq1\tdrag\n", r"topics:2: the query q1 occurs a second time; expected each id once"),
+        ("q1\tdrag\n\ufeffq2\tlift\n", r"topics:2: the query id '\\ufeffq2' begins with a byte order mark; remove"),
         ("q 1\tlift\n", r"topics:1: the query id 'q 1' is empty or has white space or a NUL, so no run can hold it"),
         ("\tlift\n", r"topics:1: the query id '' is empty or has white space"),
         ("\n \n", r"topics: has no query; expected lines of a query's id, a tab and its text, or of"),
