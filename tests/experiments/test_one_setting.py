@@ -1,5 +1,6 @@
 """All folds of an experiment have the same settings, whatever commands run side by side, are killed, or ran before."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -85,3 +86,16 @@ def test_folds_of_another_first_stage_are_not_joined(here, capsys):
     Path("mine.run").write_text("\n".join(lines[:-1]) + "\n")
     line = failed(capsys, *command("--fold", "all", *words))
     assert "one/fold3: not joined with the other folds: another first stage than fold 1; remove the folder" in line
+
+
+def test_folds_of_other_judgments_are_not_joined(here, capsys):
+    quick = command("--collection.folds", "3", "--epochs", "1", "--name", "judged")
+    main([*quick, "--fold", "1"])
+    qrels, (first, *_) = Path("towns/qrels/test.tsv"), json.loads(Path("runs/towns/folds.json").read_text())
+    qrels.write_text(qrels.read_text() + f"{first['valid'][0]}\td14-0\t1\n")
+    line = failed(capsys, *quick)
+    assert "judged/fold1: not joined with the other folds: other judgments of its validation queries than now" in line
+    assert not Path("runs/towns/judged/all.run").exists()
+    shutil.rmtree("runs/towns/judged/fold1")
+    main(quick)
+    assert Path("runs/towns/judged/all.run").exists()

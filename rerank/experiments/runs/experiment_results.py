@@ -9,12 +9,13 @@ from typing import NotRequired, TypedDict
 
 from rerank.config import Config, FirstStageSettings, sections
 from rerank.config.functions import Sections
+from rerank.data.folds import SPLITS
 from rerank.data.runs import read_qrels, read_run
 from rerank.data.trec import first_documents
 from rerank.data.types import Run
 from rerank.evaluation.evaluate import values_of
 from rerank.experiments.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
-from rerank.experiments.runs.manifest import FoldManifest, read_manifest
+from rerank.experiments.runs.manifest import FoldManifest, judgments_hash, read_manifest
 from rerank.experiments.runs.settings import differences, read_settings
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
@@ -163,9 +164,11 @@ def joined_test_runs(folds: Sequence[FoldFolder], config: Config) -> Run:
     """The test runs of finished folds as one run.
 
     Raises UserError, which names the fold and the difference, if a fold has other settings than `config`, other inputs
-    than the first fold, no manifest, or a test run that differs from its manifest.
+    than the first fold, other judgments than the collection's folder, no manifest, or a test run that differs from its
+    manifest.
     """
     joined: Run = {}
+    qrels = read_qrels(folds[0].experiment.collection.qrels)
     first: dict[str, str | None] = {}
     for fold in folds:
         facts = read_manifest(fold.manifest, FoldManifest)
@@ -174,6 +177,9 @@ def joined_test_runs(folds: Sequence[FoldFolder], config: Config) -> Run:
         different = differences(facts["config"], sections(config)).items()
         changed = [f"{key} = {old}, now {new}" for key, (old, new) in different]
         changed += [f"another {name} than fold {folds[0].name}" for name in inputs if inputs[name] != first[name]]
+        for split, expected in facts["qrels"].items():
+            if judgments_hash({q: qrels[q] for q in getattr(facts["fold"], split) if qrels.get(q)}) != expected:
+                changed.append(f"other judgments of its {SPLITS[split]} queries than now")
         tested = facts["outcome"].get("test")
         if tested is None or tested["sha256"] != file_hash(fold.test_run):
             changed.append(f"{fold.test_run.name} is not the file that {fold.manifest.name} records")
