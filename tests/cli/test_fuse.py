@@ -108,6 +108,14 @@ def test_without_folds_the_judgments_are_those_of_validation_queries(runs, capsy
     assert orders(read_run("fused.run")) == orders(fuse_scores(list(runs.values()), weights))
 
 
+def test_queries_that_a_run_lacks_are_named(runs, capsys):
+    write_qrels({q: QRELS[q] for q in QUERIES[:4]}, "valid.txt")
+    write_run({q: scores for q, scores in runs["b"].items() if q != QUERIES[0]}, Path("part.run"), "part")
+    main(["fuse", A, "part.run", "--method", "interpolate", "--qrels", "valid.txt", "--out", "fused.run"])
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "lacks" in line]
+    assert line == f"part.run: lacks 1 of the 4 queries of valid.txt ({QUERIES[0]}), which choose the weights too"
+
+
 def test_queries_of_no_fold_have_the_mean_weights(runs, capsys):
     extra = {"new": {f"d{i:02}": float(i) for i in range(20)}}
     write_run(runs["a"] | extra, A, "a")

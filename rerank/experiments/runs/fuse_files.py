@@ -7,7 +7,7 @@ from statistics import fmean
 
 from rerank.data.folds import read_folds
 from rerank.data.runs import read_qrels, read_run
-from rerank.data.trec import write_run
+from rerank.data.trec import examples, write_run
 from rerank.data.types import Run
 from rerank.evaluation.compare import map_to_folds
 from rerank.evaluation.fusion import RRF_K, Weights, check_weights, fuse_ranks, fuse_scores, queries_of
@@ -81,7 +81,14 @@ def _tuned(runs: Mapping[str, Run], qrels: Path | None, measure: str) -> tuple[d
     """The tuned weights of every query, and the facts about them for the manifest."""
     queries, paths = queries_of(list(runs.values())), list(map(Path, runs))
     if qrels is not None:
-        weights = tune_on(runs, read_qrels(qrels), measure, f"queries of {qrels}")
+        judged = read_qrels(qrels)
+        weights = tune_on(runs, judged, measure, f"queries of {qrels}")
+        for name, run in runs.items():
+            if lacking := [query_id for query_id in judged if query_id not in run]:
+                log.info(
+                    f"{name}: lacks {len(lacking)} of the {len(judged)} queries of {qrels} ({examples(lacking)}), "
+                    "which choose the weights too"
+                )
         log.info(f"the weights are tuned on the queries of {qrels}; compare the fused run on other queries")
         return dict.fromkeys(queries, weights), {"weights": weights, "measure": measure, "qrels": _facts(qrels)}
     qrels, folds = find_nearby(paths, QRELS), find_nearby(paths, FOLDS)
