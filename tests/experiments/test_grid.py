@@ -112,6 +112,7 @@ hyperparameters and one with 4; 4 of each of four sorting operators; SmoothI's 8
 
 SWEEPS = {
     "alpha_delta": (1, 40),
+    "demo_alpha": (1, 5),
     "letor": (10, LETOR),
     "letor_once": (10, 10),
     "list_length": (3, 7),
