@@ -64,7 +64,9 @@ def pack_texts(model: "SentenceTransformer", precision: Precision, *, trained: b
             small = sum(weight.numel() for weight in model.parameters()) < SMALL
             if small or max(errors) > FARTHEST:
                 return autocast_of("float32", device)
-    for transformer in [] if trained else transformers:
+    if trained:
+        return autocast
+    for transformer in transformers:
         for module in transformer.modules():
             if type(module) is nn.Linear:
                 module.to(half)  # otherwise autocast casts the weights in each call

@@ -113,9 +113,9 @@ def fine_tune(encoder: str, plan: Plan, folder: Path, out: Path) -> None:
     """Fine-tunes a bi-encoder and writes it to `out`; the state of an unfinished training is in `folder`.
 
     Texts are packed without padding where the model allows it; attention weights then have no dropout. The same plan
-    gives the same bytes, resumed or not; without a list the bi-encoder stays as it is. Nothing of the
-    process is changed: neither random numbers, loggers nor trackers. Raises UserError in one of several processes, and
-    if accelerate already uses another device or a mixed precision.
+    gives the same bytes, resumed or not; without a list the bi-encoder stays as it is. Nothing of the process is
+    changed: neither random numbers, loggers nor trackers. Raises UserError in one of several processes, and if
+    accelerate already uses another device or a mixed precision.
     """
     with _opened(encoder, plan) as (model, autocast):
         states = folder / STATE
