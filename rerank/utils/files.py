@@ -151,7 +151,11 @@ def _part_folder(path: Path, target: Path) -> Iterator[Path]:
             raise UserError(f"{path}: cannot be written: {target.parent}: {error.strerror}") from error
         yield part
     finally:
-        _clear(part)
+        try:
+            _clear(part)
+        except KeyboardInterrupt:  # a signal that arrives while the folder is removed
+            _clear(part)
+            raise
 
 
 def _clear(part: Path) -> None:

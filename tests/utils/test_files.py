@@ -38,6 +38,23 @@ def test_a_block_that_ends_well_takes_the_place(tmp_path, folder):
     assert list(target.parent.iterdir()) == [target]
 
 
+def test_an_interrupt_of_the_clean_up_leaves_nothing(tmp_path, monkeypatch):
+    """As a worker of a sweep is interrupted between two files."""
+    remove_tree, calls = shutil.rmtree, []
+
+    def interrupted(*given, **more):
+        calls.append(given)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        remove_tree(*given, **more)
+
+    monkeypatch.setattr(files.shutil, "rmtree", interrupted)
+    with pytest.raises(KeyboardInterrupt), atomic_write(tmp_path / "log") as part:
+        part.write_text("whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+    assert len(calls) == 2
+
+
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, ValueError])
 @pytest.mark.parametrize("folder", [False, True])
 def test_a_block_that_fails_leaves_what_was_there(tmp_path, failure, folder):
