@@ -59,7 +59,7 @@ class CollectionSettings:
     queries: Annotated[PathText, often("--queries")] = ""
     """A file of queries, TSV (id, tab, text), JSONL or TREC topics, instead of the collection's queries."""
     query_field: Annotated[str, Parameter(validator=FIELDS)] = ""
-    """The field of a query that is its text, such as title or title+description; default: the title, in JSON text."""
+    """The field of a query that is its text, such as title or title+description; default: title; in JSON, text."""
     language: str = "en"
     """Language of documents and queries for BM25: de, fr, zh, …, or standard (no stemming)."""
 

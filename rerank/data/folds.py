@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from rerank.data.types import FINAL, Fold, Judgments
+from rerank.data.types import FINAL, Fold, Judgments, Qrels
 from rerank.utils.errors import UserError
 from rerank.utils.files import write_text
 from rerank.utils.json_files import check_shape, read_json
@@ -28,6 +28,11 @@ class Judged(NamedTuple):
     qrels: Judgments
     folds: tuple[Fold, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def judgments_of(split: str, fold: Fold, qrels: Judgments) -> Qrels:
+    """The judgments of the queries of a split, one of SPLITS."""
+    return {query_id: qrels[query_id] for query_id in getattr(fold, split) if query_id in qrels}
 
 
 def make_folds(query_ids: Iterable[str], k: int = 5, seed: int = 0) -> list[Fold]:

@@ -7,7 +7,7 @@ from rerank.data.candidates import ListsOf
 from rerank.data.collections import Collection
 from rerank.data.folds import SPLITS
 from rerank.data.lists import OF_TEXT, TrainingLists
-from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
+from rerank.data.types import Candidates, Fold, Judgments, Run
 from rerank.losses import LABELS
 from rerank.training.task import Split
 from rerank.utils.errors import UserError
@@ -43,11 +43,6 @@ def trainable_candidates(fold: Fold, candidates: Mapping[str, Candidates], show:
     if skipped and show:
         log.info(f"fold {fold.name}: {len(skipped)} of {queries} have no relevant candidate: skipped")
     return ListsOf(candidates, [query_id for query_id in fold.train if query_id not in skipped])
-
-
-def judgments_of(split: Split, fold: Fold, qrels: Judgments) -> Qrels:
-    """The judgments of a split's queries."""
-    return {query_id: qrels[query_id] for query_id in getattr(fold, split) if query_id in qrels}
 
 
 def lists_of_fold(

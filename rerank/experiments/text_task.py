@@ -15,7 +15,7 @@ from rerank.batches.templates import open_template
 from rerank.config import Config, TrainingSettings
 from rerank.data.candidates import distinct_doc_ids, select_candidates
 from rerank.data.collections import Collection
-from rerank.data.folds import fold_seed
+from rerank.data.folds import fold_seed, judgments_of
 from rerank.data.lists import TrainingLists
 from rerank.data.runs import read_run_arrays
 from rerank.data.taught import write_taught
@@ -34,7 +34,6 @@ from rerank.experiments.collection import (
 from rerank.experiments.first_stage import first_stage_facts, first_stage_run, open_checked, with_texts
 from rerank.experiments.fold_lists import (
     in_first_order,
-    judgments_of,
     lists_of_fold,
     measured_candidates,
     texts_of,

@@ -18,7 +18,7 @@ from rerank.pipelines.stages.world import World
 from rerank.retrieval.words import content_words, find_words, mark, snippet
 
 QUERY = "of this search"
-"""The id of the query of a search; no file or collection has one with spaces, which a `run` stage would take for it."""
+"""The id of a search's query. No id of a file has spaces, so no stage `run` has a query of this id."""
 
 LEAST_SIMILARITY = 0.6
 """Smallest similarity of two words that is shown as a match; `python -m scripts.benchmarks matches` measures it."""

@@ -12,8 +12,9 @@ from torch import nn
 from rerank.batches.batch import Batch, make_batch
 from rerank.batches.sampling import epoch_lists
 from rerank.config import Config
+from rerank.data.folds import judgments_of
 from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
-from rerank.experiments.fold_lists import in_first_order, judgments_of, measured_candidates, trainable_candidates
+from rerank.experiments.fold_lists import in_first_order, measured_candidates, trainable_candidates
 from rerank.models.bi_encoder import BiEncoder
 from rerank.models.query_adapter import VectorPairs, compared
 from rerank.models.scoring import make_run, pairs_of

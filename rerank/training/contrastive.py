@@ -62,8 +62,8 @@ class Plan:
 
     texts: the query, the relevant passage and the negative passages of each list; all lists have as many.
     batches: the indices of the lists of each step.
-    precision: of the forward pass; weights and loss are in float32, and so is everything where it would be fp16, which
-        needs a gradient scaler.
+    precision: of the forward pass; weights and loss are in float32. Float32 takes the place of fp16, which would need a
+        gradient scaler.
     """
 
     texts: Sequence[tuple[str, ...]]

@@ -52,19 +52,12 @@ def fine_tuning(*, encoder: Encoder = "minilm", rounds: Rounds = 3, lists: Count
             works[f"rerank, {precision}"] = partial(ours, folder, texts, precision, Path(place))
             works[f"SentenceTransformerTrainer, {precision}"] = partial(theirs, folder, texts, precision, Path(place))
         seconds = interleaved(works, rounds, device, cpu_seconds=True)
-    rows = [
-        {
-            "what": what,
-            "lists/CPU s": lists / median(taken),
-            "rerank is × faster": None
-            if what.startswith("rerank")
-            else ratio(taken, seconds[f"rerank, {what.split()[-1]}"]),
-            "seconds": taken,
-        }
-        for what, taken in seconds.items()
-    ]
-    settings = {"encoder": encoder, "rounds": rounds, "lists": lists}
-    publish(f"Fine-tuning the bi-encoder {encoder}", rows, COLUMNS, settings, device, NOTES, out)
+    rows = {what: {"what": what, "lists/CPU s": lists / median(taken)} for what, taken in seconds.items()}
+    for precision in precisions:
+        mine, other = f"rerank, {precision}", f"SentenceTransformerTrainer, {precision}"
+        rows[other]["rerank is × faster"] = ratio(seconds[other], seconds[mine])
+    settings = {"encoder": encoder, "rounds": rounds, "lists": lists, "seconds": seconds}
+    publish(f"Fine-tuning the bi-encoder {encoder}", list(rows.values()), COLUMNS, settings, device, NOTES, out)
 
 
 def ours(encoder: Path, texts: Sequence[tuple[str, ...]], precision: Precision, place: Path) -> None:

@@ -9,7 +9,7 @@ from typing import NotRequired, TypedDict
 
 from rerank.config import Config, FirstStageSettings, sections
 from rerank.config.functions import Sections
-from rerank.data.folds import SPLITS
+from rerank.data.folds import SPLITS, judgments_of
 from rerank.data.runs import read_qrels, read_run
 from rerank.data.trec import first_documents
 from rerank.data.types import Run
@@ -178,7 +178,7 @@ def joined_test_runs(folds: Sequence[FoldFolder], config: Config) -> Run:
         changed = [f"{key} = {old}, now {new}" for key, (old, new) in different]
         changed += [f"another {name} than fold {folds[0].name}" for name in inputs if inputs[name] != first[name]]
         for split, expected in facts["qrels"].items():
-            if judgments_hash({q: qrels[q] for q in getattr(facts["fold"], split) if qrels.get(q)}) != expected:
+            if judgments_hash(judgments_of(split, facts["fold"], qrels)) != expected:
                 changed.append(f"other judgments of its {SPLITS[split]} queries than now")
         tested = facts["outcome"].get("test")
         if tested is None or tested["sha256"] != file_hash(fold.test_run):

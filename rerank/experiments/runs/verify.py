@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from rerank.config import CollectionSettings, Config, TrainingSettings, sections
 from rerank.config.functions import Sections, check_types
 from rerank.data.collections import open_collection
-from rerank.data.folds import draw_queries, read_folds
+from rerank.data.folds import draw_queries, judgments_of, read_folds
 from rerank.data.letor.layouts import fold_files
 from rerank.data.records import source_hash
 from rerank.data.runs import read_qrels, read_run
@@ -133,7 +133,7 @@ def _check_fold(name: str, folder: FoldFolder, known: Known) -> Check:
         facts = read_manifest(folder.manifest, FoldManifest)
         facts["config"] = _with_defaults(facts["config"], folder.manifest)
         fold = facts["fold"]
-        judged = {split: {q: known.qrels[q] for q in getattr(fold, split) if known.qrels.get(q)} for split in SPLITS}
+        judged = {split: judgments_of(split, fold, known.qrels) for split in SPLITS}
         errors += changes(folder.path, facts["files"])
         for split in facts["outcome"]:
             mean, changed = _outcome(folder, facts, split, judged[split])
